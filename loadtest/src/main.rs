@@ -1,0 +1,3 @@
+//! `moorline-load`: a load generator for MCP servers.
+
+fn main() {}

@@ -1,0 +1,19 @@
+//! The pure core of a shard: inputs in, effects out.
+//!
+//! Nothing here performs I/O, reads a clock, draws randomness or waits. Time is an argument ([`Now`]),
+//! entropy a source passed in, and everything to be done is pulled by the caller as [`Effect`]s and
+//! output. That is what lets a test run whole shards with a virtual clock and fake sockets.
+//!
+//! Read in this order: [`seam`] (what goes in and comes out), [`shard`] (the facade), then a request's
+//! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
+#![forbid(unsafe_code)]
+
+pub mod http;
+pub mod ids;
+pub mod jsonrpc;
+pub mod seam;
+pub mod shard;
+pub mod sse;
+pub mod wheel;
+
+pub use seam::*;

@@ -1,0 +1,383 @@
+//! The seam between core and shell: keys, time, effects, output pieces, backend traffic.
+//!
+//! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
+//! produces it.
+
+use super::jsonrpc::RpcError;
+use bytes::{Bytes, BytesMut};
+use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
+
+/// One reading of the clocks, taken by the caller once per turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Monotonic milliseconds since the shard started.
+    pub ms: u64,
+    /// Wall clock, seconds since the Unix epoch; only for the `Date` field.
+    pub unix_s: u64,
+}
+
+/// A shard's index, `0..shards`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ShardId(pub u16);
+
+/// Distinguishes successive owners of one slot: drawn from one counter per shard, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Generation(pub NonZeroU64);
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name {
+            /// Index into the slab of its kind.
+            pub slot: u32,
+            /// The owner of that slot this key was made for.
+            pub generation: Generation,
+        }
+    )*};
+}
+
+keys! {
+    /// A connection of this shard.
+    ConnKey
+    /// A session of this shard.
+    SessionKey
+    /// A call in flight: one JSON-RPC request of a client that the backend works on.
+    CallKey
+}
+
+/// Where random bytes come from: the system in production, a seed in simulations.
+pub trait Entropy {
+    /// Fills `out` with bytes no client can predict.
+    fn fill(&mut self, out: &mut [u8]);
+}
+
+/// What the shell is asked to do. Pulled with `Shard::next_effect`, in order.
+#[derive(Debug)]
+pub enum Effect {
+    /// End this connection; answered with `Shard::closed` once its last operation has completed and its
+    /// descriptor is closed. May come again with a harder [`Ending`] while the first is under way.
+    Close(ConnKey, Ending),
+    /// Hand this connection to another shard, with the bytes it has already sent. No output is pending.
+    /// The core has forgotten the key when this is pulled. If the target's mailbox is full the shell
+    /// writes [`MovedConn::refusal`] and closes.
+    Move(MovedConn),
+    /// Read the peer's unacknowledged byte count (`SIOCOUTQ`) now and report it with
+    /// `Shard::unacknowledged`.
+    Measure(ConnKey),
+    /// Something for the backend.
+    Ask(Ask),
+    /// Give this message to every other shard, each with `Shard::broadcast`.
+    Broadcast(Announcement),
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// Everything was written: shut the write side down, drop input for a moment, close.
+    Orderly,
+    /// The peer is gone or idle: shut down both sides, close.
+    Gone,
+    /// The peer does not take its bytes: discard what is unsent, close.
+    Cut,
+}
+
+/// A connection on its way to the shard that owns the session of its next request.
+#[derive(Debug)]
+pub struct MovedConn {
+    /// The connection's former key on this shard; the shell takes its descriptor from there.
+    pub conn: ConnKey,
+    /// Where it goes.
+    pub shard: ShardId,
+    /// Everything read and not consumed: it starts at a request line.
+    pub bytes: BytesMut,
+    /// The static reply for a full mailbox, to be written before closing.
+    pub refusal: &'static [u8],
+}
+
+/// What a connection's read side should be doing. Asked with `Shard::interest` after every input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Wait for readability without a buffer, then receive.
+    Park,
+    /// More of a started message is expected: receive into [`Shard::take_input`](super::shard::Shard::take_input).
+    Receive,
+    /// No input is wanted; only watch for the peer's close (`POLLRDHUP`).
+    HangUp,
+    /// Neither: the connection is ending, or its half-close is known already.
+    Nothing,
+}
+
+/// A piece of output, owned so that an operation in flight can hold it.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Bytes of the program itself: keep-alives, refusals, chunk ends.
+    Static(&'static [u8]),
+    /// A payload shared with other streams of this shard.
+    Shared(Rc<Bytes>),
+    /// Bytes of this connection alone: heads and replies.
+    Owned(Bytes),
+    /// A few bytes in place: chunk size and event id of one frame.
+    Inline(Inline),
+}
+
+impl Piece {
+    /// The bytes to be written.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Piece::Static(bytes) => bytes,
+            Piece::Shared(bytes) => bytes,
+            Piece::Owned(bytes) => bytes,
+            Piece::Inline(bytes) => bytes.as_slice(),
+        }
+    }
+
+    /// How many bytes that is.
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Up to [`Inline::CAPACITY`] bytes without an allocation.
+#[derive(Clone, Copy)]
+pub struct Inline {
+    len: u8,
+    bytes: [u8; Inline::CAPACITY],
+}
+
+impl Inline {
+    /// Room for a chunk-size line and the longest `id:` line.
+    pub const CAPACITY: usize = 63;
+
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Inline { len: 0, bytes: [0; Inline::CAPACITY] }
+    }
+
+    /// Appends `more`.
+    ///
+    /// # Panics
+    /// If the capacity is exceeded: callers know their longest content.
+    pub fn push(&mut self, more: &[u8]) {
+        let start = usize::from(self.len);
+        self.bytes[start..start + more.len()].copy_from_slice(more);
+        self.len += u8::try_from(more.len()).expect("an inline piece is short");
+    }
+
+    /// What was pushed.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Default for Inline {
+    fn default() -> Self {
+        Inline::new()
+    }
+}
+
+impl fmt::Debug for Inline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_slice()))
+    }
+}
+
+// --- Backend traffic ----------------------------------------------------------------------------
+
+/// From the core to the backend.
+#[derive(Debug)]
+pub enum Ask {
+    /// Work on this request and answer with [`Tell::Respond`].
+    Call(Call),
+    /// Stop working on this call if possible. Its answer, if one still comes, is dropped.
+    Cancel(CallKey),
+    /// A client notification, for a backend that cares.
+    Notified(Notified),
+    /// A session is gone with everything that belonged to it.
+    SessionEnded(SessionKey),
+    /// The client's answer to a server request, or the reason why there will be none.
+    Answered(ServerRequestId, Result<Bytes, RpcError>),
+}
+
+/// A client's request.
+#[derive(Debug)]
+pub struct Call {
+    /// Names the call in everything the backend says about it.
+    pub key: CallKey,
+    /// The session it belongs to.
+    pub session: SessionKey,
+    /// The JSON-RPC method, e.g. `tools/call`.
+    pub method: Method,
+    /// `params` as written, or absent.
+    pub params: Option<Bytes>,
+    /// `params._meta.progressToken` as written, if any.
+    pub progress_token: Option<Bytes>,
+    /// The session's negotiated revision.
+    pub revision: Revision,
+}
+
+/// A client's notification.
+#[derive(Debug)]
+pub struct Notified {
+    /// The session it belongs to.
+    pub session: SessionKey,
+    /// The JSON-RPC method, e.g. `notifications/roots/list_changed`.
+    pub method: Method,
+    /// `params` as written, or absent.
+    pub params: Option<Bytes>,
+}
+
+/// A method name, a slice of the request's bytes, known to be UTF-8 without escapes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Method(Bytes);
+
+impl Method {
+    /// Wraps a method name taken from a parsed envelope.
+    pub fn new(bytes: Bytes) -> Option<Self> {
+        std::str::from_utf8(&bytes).is_ok().then_some(Method(bytes))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("checked when made")
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// A request the server sends to a client, numbered by the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServerRequestId(pub u64);
+
+/// From the backend to the core.
+#[derive(Debug)]
+pub enum Tell {
+    /// The result or error of a call; its last word. The bytes are one JSON value.
+    Respond(CallKey, Result<Bytes, RpcError>),
+    /// A notification that belongs to a call: progress, a log message, anything about it.
+    Notify(CallKey, Notification),
+    /// A notification for one session's listener.
+    Announce(SessionKey, Notification),
+    /// A notification for every session of every shard.
+    Broadcast(Notification),
+}
+
+/// A server notification, serialised once.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// Decides merging, filtering and what goes first when a queue is full.
+    pub kind: NotificationKind,
+    /// The whole JSON-RPC message on one line.
+    pub json: Bytes,
+}
+
+/// What a notification is, as far as routing needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotificationKind {
+    /// `notifications/tools/list_changed`
+    ToolsListChanged,
+    /// `notifications/prompts/list_changed`
+    PromptsListChanged,
+    /// `notifications/resources/list_changed`
+    ResourcesListChanged,
+    /// `notifications/resources/updated`, with its URI
+    ResourceUpdated(Arc<str>),
+    /// `notifications/progress`
+    Progress,
+    /// `notifications/message`, with its level
+    Log(LogLevel),
+    /// Anything else
+    Other,
+}
+
+/// The severities of `notifications/message` (RFC 5424), least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are the specification's")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LogLevel {
+    /// The level of that name, spelled as in the specification.
+    pub fn from_name(name: &str) -> Option<Self> {
+        use LogLevel::*;
+        [Debug, Info, Notice, Warning, Error, Critical, Alert, Emergency]
+            .into_iter()
+            .find(|level| level.name() == name)
+    }
+
+    /// The specification's spelling.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Notice => "notice",
+            LogLevel::Warning => "warning",
+            LogLevel::Error => "error",
+            LogLevel::Critical => "critical",
+            LogLevel::Alert => "alert",
+            LogLevel::Emergency => "emergency",
+        }
+    }
+}
+
+/// A broadcast on its way between shards: the payload is already framed as an SSE event and shared.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    /// As in [`Notification::kind`].
+    pub kind: NotificationKind,
+    /// `event: message\ndata: …\n\n`
+    pub payload: Bytes,
+}
+
+/// Revisions of the protocol that have sessions, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Revision {
+    /// 2024-11-05, also spoken over Streamable HTTP by older clients.
+    V2024_11_05,
+    /// 2025-03-26: the only one with JSON-RPC batches.
+    V2025_03_26,
+    /// 2025-06-18
+    V2025_06_18,
+    /// 2025-11-25: the first with priming events and polling.
+    V2025_11_25,
+}
+
+impl Revision {
+    /// What is offered to a client that asks for something unknown.
+    pub const NEWEST: Revision = Revision::V2025_11_25;
+    /// All, oldest first.
+    pub const ALL: [Revision; 4] =
+        [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
+
+    /// The revision of that date.
+    pub fn from_date(date: &str) -> Option<Self> {
+        Revision::ALL.into_iter().find(|revision| revision.date() == date)
+    }
+
+    /// The date that names it.
+    pub fn date(self) -> &'static str {
+        match self {
+            Revision::V2024_11_05 => "2024-11-05",
+            Revision::V2025_03_26 => "2025-03-26",
+            Revision::V2025_06_18 => "2025-06-18",
+            Revision::V2025_11_25 => "2025-11-25",
+        }
+    }
+}

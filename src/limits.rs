@@ -1,0 +1,125 @@
+//! Every bound of the server in one place, each with its reason.
+//!
+//! A value an operator can change is the default of a flag; the flag's name stands beside it. Reaching a
+//! bound is always a documented behaviour with a counter, never a panic and never silent loss.
+//! Units are last in the name: `_ms`, `_bytes`, or a plain count.
+
+/// One tick of a shard's timer wheel. Deadlines are rounded up to it; it bounds keep-alive lateness.
+pub const TICK_MS: u64 = 16;
+
+// --- HTTP ---------------------------------------------------------------------------------------
+
+/// Request line and header fields together; more is 431. Above the 8,000 octets RFC 9112 section 3 asks
+/// for, below anything that would make an idle flood expensive.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Request target; longer is 414. Leaves room for the rest of the request line within the head.
+pub const TARGET_BYTES_MAX: usize = 8 * 1024;
+/// Header fields of one request; more is 431.
+pub const HEADERS_MAX: usize = 64;
+/// Empty lines tolerated before a request line (RFC 9112 section 2.2 asks for at least one).
+pub const LEADING_EMPTY_LINES_MAX: usize = 4;
+/// One chunk-size line with its extensions, and the whole trailer section; more is 400.
+pub const CHUNK_LINE_BYTES_MAX: usize = 256;
+/// Trailer section of a chunked body; more is 431.
+pub const TRAILER_BYTES_MAX: usize = 4 * 1024;
+/// Request body (`--max-body`); more is 413.
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Read buffer lent to a connection that has something to say.
+pub const READ_BUFFER_BYTES: usize = 8 * 1024;
+/// Read buffers kept per shard for reuse; beyond it they are freed.
+pub const READ_BUFFERS_POOLED: usize = 256;
+
+// --- JSON-RPC -----------------------------------------------------------------------------------
+
+/// Nesting of arrays and objects in a body; deeper is refused before it is parsed.
+pub const JSON_DEPTH_MAX: usize = 128;
+/// A JSON-RPC id as written, quotes included. Ids are kept while a call runs.
+pub const ID_BYTES_MAX: usize = 256;
+/// Messages in one batch of a 2025-03-26 session.
+pub const BATCH_MESSAGES_MAX: usize = 64;
+/// One message of a backend; a larger one fails its call (`--max-message`).
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+// --- Sessions and streams -----------------------------------------------------------------------
+
+/// Shards a session id can name.
+pub const SHARDS_MAX: usize = 256;
+/// Attached or resumable GET streams per session.
+pub const GET_STREAMS_PER_SESSION_MAX: usize = 32;
+/// Fallen-through streams per session; a further one gets 405, which stops an EventSource.
+pub const FALLEN_THROUGH_PER_SESSION_MAX: usize = 16;
+/// Calls in flight per session; a further one is refused as a JSON-RPC error with HTTP 200.
+pub const CALLS_PER_SESSION_MAX: usize = 1024;
+/// Messages waiting for a primary per session.
+pub const QUEUE_MESSAGES_MAX: usize = 256;
+/// Bytes waiting for a primary per session.
+pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
+/// Events kept for replay per session (`--replay-events`).
+pub const REPLAY_EVENTS_MAX: usize = 1024;
+/// Bytes kept for replay per session (`--replay-bytes`).
+pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
+/// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
+pub const REPLAY_TTL_MS: u64 = 120_000;
+/// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
+pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// Sessions of the process when nothing derives a better number (`--max-sessions`).
+pub const SESSIONS_MAX: usize = 1_000_000;
+
+// --- Deadlines ----------------------------------------------------------------------------------
+
+/// A comment after this long without a write to a stream (`--keep-alive`). Shorter than the idle time-outs
+/// of common proxies (60 s).
+pub const KEEP_ALIVE_MS: u64 = 15_000;
+/// From accept, or from the first byte of a request, to the end of its head (`--header-timeout`); 408.
+pub const HEADER_TIMEOUT_MS: u64 = 10_000;
+/// From the end of the head to the end of the body (`--body-timeout`); 408.
+pub const BODY_TIMEOUT_MS: u64 = 30_000;
+/// A kept-alive connection between two requests (`--idle-timeout`).
+pub const IDLE_TIMEOUT_MS: u64 = 75_000;
+/// Output that makes no progress (`--write-timeout`).
+pub const WRITE_TIMEOUT_MS: u64 = 30_000;
+/// From `initialize` to the first valid request or GET of the session (`--handshake-timeout`).
+pub const HANDSHAKE_TIMEOUT_MS: u64 = 60_000;
+/// A session without activity (`--session-idle-timeout`).
+pub const SESSION_IDLE_TIMEOUT_MS: u64 = 30 * 60_000;
+/// A call that never answers (`--request-timeout`).
+pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
+/// Silence of a call after which its reply becomes a stream (`--sse-after`).
+pub const SSE_AFTER_MS: u64 = 1_000;
+/// How long a probed primary has to acknowledge a comment before it is demoted.
+pub const PROBE_TIMEOUT_MS: u64 = 5_000;
+/// The `retry` hint of a primed stream (`--retry`).
+pub const RETRY_MS: u64 = 3_000;
+/// What an orderly end waits for the peer's own close.
+pub const LINGER_MS: u64 = 2_000;
+/// Input dropped during an orderly end before it becomes a hard one.
+pub const LINGER_BYTES_MAX: usize = 64 * 1024;
+/// `Retry-After` of a 503, in seconds.
+pub const RETRY_AFTER_S: u64 = 5;
+
+// --- The loop -----------------------------------------------------------------------------------
+
+/// Sends of keep-alives and broadcasts per turn: about a millisecond of kernel time.
+pub const SENDS_PER_TURN_MAX: usize = 128;
+/// Timers expired per turn.
+pub const EXPIRIES_PER_TURN_MAX: usize = 512;
+/// Messages taken from other shards per turn.
+pub const MAIL_PER_TURN_MAX: usize = 128;
+/// Messages one shard may have waiting for another.
+pub const MAILBOX_MESSAGES_MAX: usize = 1024;
+/// Slices of one vectored write.
+pub const SLICES_PER_WRITE_MAX: usize = 16;
+/// Submission queue entries of a shard's ring (`--ring-entries`).
+pub const RING_ENTRIES: u32 = 256;
+/// Completion queue entries of a shard's ring.
+pub const RING_COMPLETIONS: u32 = 32_768;
+/// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
+pub const DESCRIPTORS_RESERVED: usize = 64;
+
+const _: () = {
+    assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a target must fit into a head");
+    assert!(READ_BUFFER_BYTES <= HEAD_BYTES_MAX, "a head may need more than one read, never less");
+    assert!(FALLEN_THROUGH_PER_SESSION_MAX < GET_STREAMS_PER_SESSION_MAX, "listeners always find a place");
+    assert!(REPLAY_TTL_MS > WRITE_TIMEOUT_MS, "a log outlives the connection it was written to");
+    assert!(SENDS_PER_TURN_MAX <= RING_ENTRIES as usize, "a turn's sends fit into the submission queue");
+};
