@@ -151,8 +151,8 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// Room for a chunk-size line and the longest `id:` line.
-    pub const CAPACITY: usize = 63;
+    /// Room for the longest priming event in one chunk.
+    pub const CAPACITY: usize = 87;
 
     /// Nothing yet.
     pub const fn new() -> Self {
