@@ -22,10 +22,11 @@ impl<'a> Authority<'a> {
         let (host, port) = split_port(text)?;
         let legal = match host.strip_prefix('[') {
             Some(rest) => rest.strip_suffix(']')?.parse::<Ipv6Addr>().is_ok(),
+            None if host.is_empty() => text.is_empty(),
             None => is_registered_name(host),
         };
-        (legal && !(host.is_empty() && !text.is_empty()))
-            .then_some(Authority { host, port: parse_port(port)? })
+        let port = parse_port(port)?;
+        legal.then_some(Authority { host, port })
     }
 
     /// The host without the root dot: `localhost.` is `localhost`.

@@ -40,6 +40,7 @@ impl Default for HeadLimits {
 
 /// The result of [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "taken apart at once where it is returned, never stored")]
 pub enum Parsed<'a> {
     /// The head is not complete, and nothing is wrong with it yet.
     Incomplete,
