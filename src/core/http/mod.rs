@@ -51,3 +51,6 @@ impl Persistence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

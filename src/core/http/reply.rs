@@ -15,7 +15,7 @@ pub const BUSY_503: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Retry-After: 5\r\n\
     Cache-Control: no-store\r\n\
     Content-Type: application/json\r\n\
-    Content-Length: 100\r\n\
+    Content-Length: 101\r\n\
     \r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\"message\":\"the server is at capacity, retry soon\"}}";
 
@@ -101,6 +101,7 @@ impl<'a> ReplyHead<'a> {
     }
 
     fn put(&self, out: &mut BytesMut) {
+        let start = out.len();
         out.put_slice(self.status.line().as_bytes());
         put_field(out, b"Date: ", self.exchange.date.as_bytes());
         self.put_connection(out);
@@ -116,6 +117,7 @@ impl<'a> ReplyHead<'a> {
         }
         self.put_cors(out);
         out.put_slice(b"\r\n");
+        debug_assert!(out.len() - start <= self.len_bound(), "one reservation holds the head");
     }
 
     /// RFC 9112 section 9.3: silence means keep in HTTP/1.1 and close in HTTP/1.0.
