@@ -39,7 +39,7 @@ pub(super) struct Post {
     form: Form,
     kind: PostKind,
     calls: u32,
-    timer: Option<TimerId>,
+    pub(super) timer: Option<TimerId>,
 }
 
 /// The form of a reply, once there is one.
@@ -419,7 +419,14 @@ impl Shard {
         entry
     }
 
-    fn calls_of(&self, session: SessionSlot) -> impl Iterator<Item = CallSlot> + '_ {
+    /// Calls of a POST that run; its own count must agree.
+    pub(super) fn calls_of_post(&self, post: PostSlot) -> usize {
+        let count = self.calls.iter().filter(|(_, call)| call.post == post).count();
+        assert_eq!(count, self.posts[post].calls as usize, "a POST counts its calls");
+        count
+    }
+
+    pub(super) fn calls_of(&self, session: SessionSlot) -> impl Iterator<Item = CallSlot> + '_ {
         std::iter::successors(self.sessions[session].calls, |call| self.calls[*call].older)
     }
 

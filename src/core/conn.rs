@@ -157,6 +157,10 @@ impl Conn {
         }
     }
 
+    pub(super) fn has_timer(&self) -> bool {
+        self.timer.is_some()
+    }
+
     fn has_output(&self) -> bool {
         self.output_bytes() > 0 || self.comment == Comment::Lent
     }

@@ -15,6 +15,7 @@ mod conn;
 pub mod counters;
 pub mod http;
 pub mod ids;
+mod invariants;
 pub mod jsonrpc;
 mod listener;
 mod log;
