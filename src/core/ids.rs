@@ -1,12 +1,12 @@
 //! Names that travel: session ids, event ids, and the generations behind every key of a shard.
 //!
-//! Owns the text forms and their parsers. Every id has exactly one spelling, so that an id a client sends back
-//! equals the one it was given or is refused. Nothing here allocates, and nothing here draws randomness:
+//! Owns the text forms and their parsers. Every id has exactly one spelling, so that an id a client sends
+//! back equals the one it was given or is refused. Nothing here allocates, and nothing here draws randomness:
 //! secrets and tags are made from bytes the caller passes in.
 //!
 //! A session id locates its session by index and proves itself by its secret, so that look-up needs no hash
-//! table. It is a credential: it has no `Display`, its `Debug` hides the secret, and it is compared in constant
-//! time. An event id is no credential; its tag only keeps the cursors of different sessions apart.
+//! table. It is a credential: it has no `Display`, its `Debug` hides the secret, and it is compared in
+//! constant time. An event id is no credential; its tag only keeps the cursors of different sessions apart.
 
 use super::seam::{Generation, Inline, ShardId};
 use crate::limits;
@@ -19,8 +19,8 @@ use std::{fmt, hint::black_box, num::NonZeroU64};
 /// Not comparable with `==`: find the session at `slot` of `shard`, then ask [`matches`](Self::matches).
 #[derive(Clone, Copy)]
 pub struct SessionId {
-    /// The shard that owns the session, below [`SHARDS_MAX`](limits::SHARDS_MAX). A parsed id may name a shard this
-    /// process does not have.
+    /// The shard that owns the session, below [`SHARDS_MAX`](limits::SHARDS_MAX). A parsed id may name a
+    /// shard this process does not have.
     pub shard: ShardId,
     /// Where it stands in that shard's slab of sessions.
     pub slot: u32,
@@ -40,7 +40,8 @@ impl SessionId {
     /// Length of the text form in bytes.
     pub const LEN: usize = SHARD_DIGITS + SLOT_DIGITS + SECRET_DIGITS;
 
-    /// Reads the text form: exactly [`LEN`](Self::LEN) lower-case hexadecimal digits. Anything else was never issued.
+    /// Reads the text form: exactly [`LEN`](Self::LEN) lower-case hexadecimal digits. Anything else was never
+    /// issued.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; Self::LEN] = text.try_into().ok()?;
         let shard = parse_hex(&text[..SLOT_START])?;
@@ -183,8 +184,8 @@ impl EventId {
 
 // --- Generations --------------------------------------------------------------------------------
 
-/// Where a shard's [`Generation`]s come from: 1, 2, 3, … Sixty-four bits do not wrap within any uptime, so a key
-/// that outlived its slot's owner never fits the next one.
+/// Where a shard's [`Generation`]s come from: 1, 2, 3, … Sixty-four bits do not wrap within any uptime, so a
+/// key that outlived its slot's owner never fits the next one.
 #[derive(Debug, Default)]
 pub struct Generations {
     issued: u64,

@@ -2,12 +2,12 @@
 //!
 //! Owns the shape of messages: which members there may be, which ids are legal, what is refused and how. It
 //! knows no method, with two exceptions that the transport itself depends on: [`Meta`] and
-//! [`InitializeParams`]. It never looks into `params`, `result` or `data` otherwise; they pass as [`RawValue`],
-//! and ids come back byte for byte, as they were spelled.
+//! [`InitializeParams`]. It never looks into `params`, `result` or `data` otherwise; they pass as
+//! [`RawValue`], and ids come back byte for byte, as they were spelled.
 //!
-//! A body is checked in linear passes without recursion: UTF-8, then nesting, then the envelope. Apart from the
-//! list of a batch nothing is allocated for a well-formed message whose method is spelled without escapes.
-//! Members of the envelope may occur once: what two parsers could read differently is refused.
+//! A body is checked in linear passes without recursion: UTF-8, then nesting, then the envelope. Apart from
+//! the list of a batch nothing is allocated for a well-formed message whose method is spelled without
+//! escapes. Members of the envelope may occur once: what two parsers could read differently is refused.
 
 use crate::limits;
 use bytes::{BufMut, Bytes};
@@ -72,7 +72,8 @@ impl RpcError {
         RpcError::new(INTERNAL_ERROR, "internal error")
     }
 
-    /// Reads the `error` member of a response. `None` unless it has an integer `code` of 32 bits and a `message`.
+    /// Reads the `error` member of a response. `None` unless it has an integer `code` of 32 bits and a
+    /// `message`.
     pub fn from_json(error: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
         struct Wire {
@@ -111,8 +112,8 @@ impl EnvelopeError<'_> {
 pub enum Body<'a> {
     /// One message.
     Single(Message<'a>),
-    /// An array of 1 to [`BATCH_MESSAGES_MAX`](limits::BATCH_MESSAGES_MAX) elements, each judged alone. Whether
-    /// arrays are allowed at all, and in which mixture, depends on the session's revision.
+    /// An array of 1 to [`BATCH_MESSAGES_MAX`](limits::BATCH_MESSAGES_MAX) elements, each judged alone.
+    /// Whether arrays are allowed at all, and in which mixture, depends on the session's revision.
     Batch(Vec<Result<Message<'a>, EnvelopeError<'a>>>),
 }
 
@@ -147,8 +148,8 @@ pub enum Message<'a> {
 /// Reads a body.
 ///
 /// # Errors
-/// -32700 if it is not UTF-8, not JSON, or nested deeper than [`JSON_DEPTH_MAX`](limits::JSON_DEPTH_MAX); -32600 if it
-/// is JSON but no message, or a batch that is empty or too long.
+/// -32700 if it is not UTF-8, not JSON, or nested deeper than [`JSON_DEPTH_MAX`](limits::JSON_DEPTH_MAX);
+/// -32600 if it is JSON but no message, or a batch that is empty or too long.
 pub fn parse(body: &[u8]) -> Result<Body<'_>, EnvelopeError<'_>> {
     let text = std::str::from_utf8(body).map_err(EnvelopeError::not_json)?;
     if is_too_deep(body) {
@@ -228,8 +229,8 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The id, if it is legal and names a request of the client. That of an answer belongs to the server's own
-    /// requests and would be mistaken for another.
+    /// The id, if it is legal and names a request of the client. That of an answer belongs to the server's
+    /// own requests and would be mistaken for another.
     fn id_to_echo(&self) -> Option<&'a str> {
         match (self.id, self.method, self.result, self.error) {
             (Occurrence::Once(id), Occurrence::Absent, Occurrence::Absent, Occurrence::Absent)
@@ -341,13 +342,14 @@ fn write_string(out: &mut impl BufMut, text: &str) {
 
 // --- Params the transport reads -----------------------------------------------------------------
 
-/// What the transport needs of `params._meta`. Anything malformed, or ambiguous by repetition, counts as absent.
+/// What the transport needs of `params._meta`. Anything malformed, or ambiguous by repetition, counts as
+/// absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meta<'a> {
     /// `progressToken`, if it is a string or an integer.
     pub progress_token: Option<&'a RawValue>,
-    /// `io.modelcontextprotocol/protocolVersion`: the claim that makes a request one of the sessionless era, of
-    /// whatever type.
+    /// `io.modelcontextprotocol/protocolVersion`: the claim that makes a request one of the sessionless era,
+    /// of whatever type.
     pub claimed_revision: Option<&'a RawValue>,
 }
 
@@ -468,8 +470,8 @@ fn unusable(what: &str, reason: &str) -> RpcError {
 
 // --- Values -------------------------------------------------------------------------------------
 
-/// The text of a JSON string, borrowed if it has no escapes. `None` for any other value, and for a string that
-/// is not Unicode (a lone surrogate).
+/// The text of a JSON string, borrowed if it has no escapes. `None` for any other value, and for a string
+/// that is not Unicode (a lone surrogate).
 pub fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -507,8 +509,8 @@ fn excerpt(text: &str) -> &str {
     &text[..end]
 }
 
-/// Whether arrays and objects are nested deeper than allowed. Brackets within strings do not count; what is not
-/// JSON may get any answer, it is refused in any case.
+/// Whether arrays and objects are nested deeper than allowed. Brackets within strings do not count; what is
+/// not JSON may get any answer, it is refused in any case.
 fn is_too_deep(json: &[u8]) -> bool {
     let (mut depth, mut at) = (0usize, 0);
     while let Some(&byte) = json.get(at) {

@@ -2,12 +2,12 @@
 //!
 //! An event on the wire is three slices written together: a small part of the stream's own (chunk size and
 //! `id` line, an [`Inline`]), the [`payload`], serialised once and shared by every stream it goes to, and a
-//! static end. Everything else a stream says (keep-alive, priming, reconnection hint, last chunk) is static or
-//! fits into one [`Inline`].
+//! static end. Everything else a stream says (keep-alive, priming, reconnection hint, last chunk) is static
+//! or fits into one [`Inline`].
 //!
-//! Owns the text of the format (WHATWG HTML, "Server-sent events"; chunks: RFC 9112 section 7.1) and no state.
-//! Never allocates except in [`payload`]; every chunk it opens it also closes in the same frame, so a frame
-//! boundary is always a chunk boundary and a stream can end cleanly between any two frames.
+//! Owns the text of the format (WHATWG HTML, "Server-sent events"; chunks: RFC 9112 section 7.1) and no
+//! state. Never allocates except in [`payload`]; every chunk it opens it also closes in the same frame, so a
+//! frame boundary is always a chunk boundary and a stream can end cleanly between any two frames.
 
 use super::{ids::EventId, seam::Inline};
 use bytes::Bytes;
@@ -25,8 +25,8 @@ pub enum Transfer {
 
 /// The shared part of an event that carries a JSON-RPC message: `event: message\ndata: …\n\n`.
 ///
-/// CR and LF would end the `data` line. Inside JSON they are legal as white space only, so they become spaces;
-/// the event is always one line of data.
+/// CR and LF would end the `data` line. Inside JSON they are legal as white space only, so they become
+/// spaces; the event is always one line of data.
 pub fn payload(json: &[u8]) -> Bytes {
     const BEFORE: &[u8] = b"event: message\ndata: ";
     const AFTER: &[u8] = b"\n\n";
@@ -54,8 +54,9 @@ pub fn event(transfer: Transfer, id: Option<EventId>, payload_len: usize) -> (In
     }
 }
 
-/// The event that hands a client its cursor before there is any message, with the `retry` hint in milliseconds
-/// (2025-11-25, "Sending Messages to the Server", point 6). Its data is empty and it has no name.
+/// The event that hands a client its cursor before there is any message, with the `retry` hint in
+/// milliseconds (2025-11-25, "Sending Messages to the Server", point 6). Its data is empty and it has no
+/// name.
 pub fn priming(transfer: Transfer, id: EventId, retry_ms: u64) -> Inline {
     let mut block = id_line(id);
     push_retry(&mut block, retry_ms);

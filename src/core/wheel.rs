@@ -1,26 +1,28 @@
 //! The timer wheel: every deadline of a shard, in one structure.
 //!
-//! Four levels of 64 slots; a slot of level 0 is one tick ([`TICK_MS`]), a slot of each further level 64 slots
-//! of the one below, so the wheel spans 64⁴ ticks (74 hours). A slot is a doubly linked list through a slab, in
-//! order of arrival; a bitmap per level says which slots hold anything. An entry stores its exact deadline in
-//! ticks, rounded up: it is never popped early, and at most one tick late by a caller that polls in time.
+//! Four levels of 64 slots; a slot of level 0 is one tick ([`TICK_MS`]), a slot of each further level 64
+//! slots of the one below, so the wheel spans 64⁴ ticks (74 hours). A slot is a doubly linked list through a
+//! slab, in order of arrival; a bitmap per level says which slots hold anything. An entry stores its exact
+//! deadline in ticks, rounded up: it is never popped early, and at most one tick late by a caller that polls
+//! in time.
 //!
 //! **Placing.** An entry goes to the lowest level on which its slot is less than 64 slots ahead. A deadline
 //! beyond the span waits in the farthest slot of the last level and is placed again when that comes up.
 //!
-//! **The invariant.** The wheel stands at one tick, and thereby at one slot of each level. Entries are only placed
-//! ahead of these slots, or, if due, into the one of level 0. So whatever is found in the slots the wheel stands
-//! at is work: on level 0 due, above to be placed anew, lower down. The wheel moves on only once they are
-//! empty, directly to the start of the next slot that holds something; an idle gap costs one step per
-//! occupied slot, whatever its length.
+//! **The invariant.** The wheel stands at one tick, and thereby at one slot of each level. Entries are only
+//! placed ahead of these slots, or, if due, into the one of level 0. So whatever is found in the slots the
+//! wheel stands at is work: on level 0 due, above to be placed anew, lower down. The wheel moves on only once
+//! they are empty, directly to the start of the next slot that holds something; an idle gap costs one step
+//! per occupied slot, whatever its length.
 //!
 //! **The bound.** An entry that is looked at, whether popped or placed anew, costs one unit of the caller's
 //! budget. A slot of a million entries is not moved in one go: it stays where it is, and the wheel with it,
-//! until later calls have worked it off. Meanwhile [`Wheel::next_deadline_ms`] is not in the future. Each entry
-//! costs at most three units before the one that pops it, and one more per span for deadlines beyond it.
+//! until later calls have worked it off. Meanwhile [`Wheel::next_deadline_ms`] is not in the future. Each
+//! entry costs at most three units before the one that pops it, and one more per span for deadlines beyond
+//! it.
 //!
-//! 24 bytes per timer for an 8-byte owner, 2 KiB per wheel. Arming, re-arming and cancelling are O(1) and, within
-//! the capacity, without allocation. The wheel never reads a clock and never calls anything.
+//! 24 bytes per timer for an 8-byte owner, 2 KiB per wheel. Arming, re-arming and cancelling are O(1) and,
+//! within the capacity, without allocation. The wheel never reads a clock and never calls anything.
 
 use crate::limits::TICK_MS;
 use slab::Slab;
@@ -30,8 +32,8 @@ const LEVELS: usize = 4;
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: usize = 6;
 
-/// The farthest deadline from the tick the wheel stands at, in ticks: about 398 days. Entries store the low 32
-/// bits of their tick, and this keeps them unambiguous.
+/// The farthest deadline from the tick the wheel stands at, in ticks: about 398 days. Entries store the low
+/// 32 bits of their tick, and this keeps them unambiguous.
 const HORIZON_TICKS: u64 = i32::MAX as u64;
 
 /// Names an armed timer. After it was popped or cancelled the name is stale and fits no other timer, unless
@@ -87,8 +89,8 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// Sets a timer. A deadline in the past is due at once; one more than 398 days ahead is brought forward to
-    /// that.
+    /// Sets a timer. A deadline in the past is due at once; one more than 398 days ahead is brought forward
+    /// to that.
     pub fn arm(&mut self, deadline_ms: u64, owner: K) -> TimerId {
         let tick = self.tick_of(deadline_ms);
         let generation = self.generation;
@@ -130,8 +132,9 @@ impl<K: Copy> Wheel<K> {
     /// The next timer that is due at `now_ms`, taken out of the wheel. Timers of the same tick come in no
     /// particular order.
     ///
-    /// `None` if nothing more is due, or if `budget` has run out, which takes one unit for each timer looked at.
-    /// Only then may [`next_deadline_ms`](Self::next_deadline_ms) still be at or before `now_ms`: call again soon.
+    /// `None` if nothing more is due, or if `budget` has run out, which takes one unit for each timer looked
+    /// at. Only then may [`next_deadline_ms`](Self::next_deadline_ms) still be at or before `now_ms`: call
+    /// again soon.
     pub fn pop_due(&mut self, now_ms: u64, budget: &mut usize) -> Option<Expired<K>> {
         let now_tick = (now_ms / TICK_MS).max(self.tick);
         loop {
@@ -151,8 +154,9 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// When to call [`pop_due`](Self::pop_due) next, in milliseconds; `None` if no timer is armed. Never later
-    /// than a timer's deadline (rounded up to a tick); it may be earlier, when there is something to place anew.
+    /// When to call [`pop_due`](Self::pop_due) next, in milliseconds; `None` if no timer is armed. Never
+    /// later than a timer's deadline (rounded up to a tick); it may be earlier, when there is something to
+    /// place anew.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let tick = if self.first_at_hand().is_some() { self.tick } else { self.next_tick()? };
         Some(tick * TICK_MS)
@@ -276,8 +280,8 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// Checks everything the module's description promises about the structure; O(timers). For tests and debug
-    /// builds.
+    /// Checks everything the module's description promises about the structure; O(timers). For tests and
+    /// debug builds.
     ///
     /// # Panics
     /// If a promise is broken.
@@ -434,8 +438,8 @@ mod tests {
             assert_eq!(self.wheel.deadline_ms(id), None);
         }
 
-        /// Lets time pass and pops what `budget` allows. What comes out must be due and armed; what is due must
-        /// come out unless the budget ended.
+        /// Lets time pass and pops what `budget` allows. What comes out must be due and armed; what is due
+        /// must come out unless the budget ended.
         fn pass(&mut self, ms: u64, mut budget: usize) {
             self.now_ms += ms;
             let now_tick = self.now_ms / TICK_MS;
