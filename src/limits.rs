@@ -92,6 +92,8 @@ pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 pub const RETRY_MS: u64 = 3_000;
 /// What an orderly end waits for the peer's own close.
 pub const LINGER_MS: u64 = 2_000;
+/// What running calls get to finish after a stop signal (`--shutdown-grace`).
+pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
 /// Input dropped during an orderly end before it becomes a hard one.
 pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
@@ -113,6 +115,8 @@ pub const SLICES_PER_WRITE_MAX: usize = 16;
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 32_768;
+/// Workers without a call that a shard's host keeps for the next ones; beyond it they are freed.
+pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
 pub const DESCRIPTORS_RESERVED: usize = 64;
 
