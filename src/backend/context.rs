@@ -5,7 +5,7 @@
 //! before the handler's answer. After the answer a context is deaf and dumb: progress of a finished call is
 //! a protocol violation.
 //!
-//! A call's state takes about 120 bytes, and its progress token if it has one.
+//! A call's state takes about 130 bytes, and its progress token if it has one.
 
 use super::{host::ReadyList, notification};
 use crate::core::seam::{Call, CallKey, LogLevel, Notification, Revision, SessionKey, Tell};

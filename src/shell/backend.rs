@@ -1,16 +1,18 @@
-//! What the shell needs of a backend: somewhere to put the core's asks, and something to poll.
+//! What a shard asks of whatever answers the calls.
 //!
-//! Knows nothing of services, processes or protocols. One instance per shard; it stays on its thread.
+//! The shell carries [`Ask`]s from the core to a [`Backend`] and its [`Tell`]s back. It must never look
+//! into either.
 
-use crate::core::seam::{Ask, Tell};
+use crate::core::{Ask, Tell};
 use std::task::Context;
 
-/// The backend of one shard.
+/// One shard's backend. It lives on the shard's thread and is never sent.
 pub trait Backend {
-    /// Takes one item from the core and appends what the backend says to it at once.
+    /// Takes something from the core. What can be answered at once is appended to `out`; it must not block.
     fn ask(&mut self, ask: Ask, out: &mut Vec<Tell>);
 
-    /// Makes progress on what is pending and appends what comes of it. Called once per turn, after the turn's
-    /// asks; the waker of `cx` is woken when there is reason to call again.
+    /// Advances what was woken since the last call, appending what it says to `out`. Called once per
+    /// turn; must be cheap when nothing was woken. Whatever is still pending arranges for `cx`'s waker to
+    /// be woken, from any thread.
     fn poll(&mut self, cx: &mut Context<'_>, out: &mut Vec<Tell>);
 }

@@ -397,6 +397,7 @@ fn schemas_and_parsers_agree() {
     let listed = result("tools/list", "{}");
     let runtime = paused();
     let _inside = runtime.enter();
+    let (mut rig, mut slot) = (rig(), 0);
     let mut seen = [0, 0];
     for tool in listed["tools"].as_array().unwrap() {
         let schema = &tool["inputSchema"];
@@ -410,16 +411,20 @@ fn schemas_and_parsers_agree() {
             let arguments = Value::Object(picked.collect());
             let fits = fits(schema, &arguments);
             seen[usize::from(fits)] += 1;
-            assert_eq!(accepted(tool["name"].as_str().unwrap(), &arguments), fits, "{arguments} for {tool}");
+            slot += 1;
+            assert_eq!(
+                accepted(&mut rig, slot, tool["name"].as_str().unwrap(), &arguments),
+                fits,
+                "{arguments} for {tool}"
+            );
         }
     }
     assert!(seen[0] > 100 && seen[1] > 20, "{seen:?}");
 }
 
 /// Whether a tool takes these arguments: it answers, or it starts to work.
-fn accepted(name: &str, arguments: &Value) -> bool {
-    let mut rig = rig();
-    rig.call(0, "tools/call", Some(&json!({"name": name, "arguments": arguments}).to_string()));
+fn accepted(rig: &mut Rig<Builtin>, slot: u32, name: &str, arguments: &Value) -> bool {
+    rig.call(slot, "tools/call", Some(&json!({"name": name, "arguments": arguments}).to_string()));
     match rig.take().pop() {
         None => true,
         Some(Tell::Respond(_, Ok(json))) => !json.ends_with(br#""isError":true}"#),
