@@ -1,7 +1,7 @@
 //! What a running handler can do: report progress, log, notify, notice its cancellation.
 //!
 //! A [`Context`] is a pair of `Rc`s; it never leaves its shard and never blocks. Everything a handler says
-//! goes into the host's [`Outbox`] and from there to the core in the order in which it was said, always
+//! goes into the host's `Outbox` and from there to the core in the order in which it was said, always
 //! before the handler's answer. After the answer a context is deaf and dumb: progress of a finished call is
 //! a protocol violation.
 //!

@@ -9,7 +9,7 @@
 //! A handler that is ready at once therefore costs no allocation and leaves its worker free for the next
 //! call; only a pending one keeps its worker, and enters the maps that find it again.
 //!
-//! **Waking.** Each worker has one waker for life. Waking puts its index on the [`ReadyList`], once however often,
+//! **Waking.** Each worker has one waker for life. Waking puts its index on the `ReadyList`, once however often,
 //! and wakes the driver, once however many. Indices on the list may be stale; polling an idle worker or finding none is
 //! harmless. Wakers may be used on any thread and touch nothing but the list.
 //!

@@ -41,7 +41,8 @@ pub trait Service: 'static {
     /// Answers a request of a client. `initialize`, `ping` and `logging/setLevel` never arrive here.
     ///
     /// The future is polled once at once; most handlers are ready then and cost no task. A panic becomes the
-    /// error -32603 of this call alone.
+    /// error -32603 of this call alone. Cancellation is a request, not an abort: a handler that never looks at
+    /// [`Context::cancelled`] runs to its end, and keeps its memory until then.
     ///
     /// # Errors
     /// A JSON-RPC error for the client: -32601 ([`method_not_found`]) for a method this server does not have,
