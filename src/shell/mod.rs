@@ -1,1 +1,3 @@
 //! The shell.
+
+pub mod backend;
