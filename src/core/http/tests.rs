@@ -272,6 +272,11 @@ fn declaring_a_length_reserves_nothing() {
 }
 
 #[test]
+fn a_decoder_is_small() {
+    assert_eq!(size_of::<Decoder>(), 40);
+}
+
+#[test]
 fn chunks() {
     assert_eq!(chunked(b"0\r\n\r\nGET"), done(b"", b"GET"));
     assert_eq!(chunked(b"5\r\nhello\r\n00\r\n\r\n"), done(b"hello", b""));
