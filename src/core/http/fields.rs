@@ -203,30 +203,33 @@ pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Splits at `separator`, but not inside a quoted string.
 fn split_outside_quotes(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let mut text = Text::Plain;
-    value.split(move |&byte| {
-        text = text.after(byte);
-        byte == separator && text == Text::Plain
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut from = 0;
+        while let Some(at) = memchr::memchr2(separator, b'"', &text[from..]).map(|offset| from + offset) {
+            if text[at] == separator {
+                rest = Some(&text[at + 1..]);
+                return Some(&text[..at]);
+            }
+            from = after_quoted_string(text, at + 1);
+        }
+        rest = None;
+        Some(text)
     })
 }
 
-/// Where in a quoted string a scan is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Text {
-    Plain,
-    Quoted,
-    Escaped,
-}
-
-impl Text {
-    fn after(self, byte: u8) -> Text {
-        match (self, byte) {
-            (Text::Plain, b'"') | (Text::Escaped, _) => Text::Quoted,
-            (Text::Plain, _) | (Text::Quoted, b'"') => Text::Plain,
-            (Text::Quoted, b'\\') => Text::Escaped,
-            (Text::Quoted, _) => Text::Quoted,
+/// Where the quoted string whose content starts at `from` is over; the end of `text` if it never closes.
+fn after_quoted_string(text: &[u8], mut from: usize) -> usize {
+    while let Some(at) =
+        text[from..].iter().position(|&byte| byte == b'"' || byte == b'\\').map(|it| from + it)
+    {
+        if text[at] == b'"' {
+            return at + 1;
         }
+        from = (at + 2).min(text.len());
     }
+    text.len()
 }
 
 /// Without optional white space, which is spaces and tabs only (RFC 9110 section 5.6.3).
@@ -247,7 +250,34 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
 
 /// `tchar`
 pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    static TOKEN: ByteSet = ByteSet::alphanumeric_and(b"!#$%&'*+-.^_`|~");
+    TOKEN.contains(byte)
+}
+
+/// A set of bytes with constant-time look-up.
+pub(crate) struct ByteSet([bool; 256]);
+
+impl ByteSet {
+    /// ASCII letters, digits, and `others`.
+    pub(crate) const fn alphanumeric_and(others: &[u8]) -> Self {
+        let mut members = [false; 256];
+        let mut byte = 0u8;
+        while byte < 0x80 {
+            members[byte as usize] = byte.is_ascii_alphanumeric();
+            byte += 1;
+        }
+        let mut index = 0;
+        while index < others.len() {
+            members[others[index] as usize] = true;
+            index += 1;
+        }
+        ByteSet(members)
+    }
+
+    /// Whether `byte` is a member.
+    pub(crate) fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte)]
+    }
 }
 
 #[cfg(test)]
@@ -313,5 +343,7 @@ mod tests {
         assert_eq!(list("a, b ,\t,c"), [b"a", b"b", b"c"]);
         assert_eq!(list(r#""a,\"b", c"#), [&br#""a,\"b""#[..], b"c"]);
         assert!(list(" , ").is_empty());
+        assert_eq!(list(r#""a, b"#), [&br#""a, b"#[..]]);
+        assert_eq!(list("\"a\\"), [b"\"a\\"]);
     }
 }

@@ -323,8 +323,49 @@ enum ConnectionOptions {
     Close,
 }
 
-/// Room for the longest field name that matters.
-const NAME_BYTES_MAX: usize = "access-control-request-headers".len();
+/// A field that means something to this server.
+#[derive(Clone, Copy)]
+enum Field {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Expect,
+    Accept,
+    ContentEncoding,
+    ContentType,
+    Origin,
+    Authorization,
+    SessionId,
+    ProtocolVersion,
+    LastEventId,
+    McpMethod,
+    McpName,
+    RequestMethod,
+    RequestHeaders,
+}
+
+impl Field {
+    /// The field of that name in any case, if it means something. Lengths tell most of them apart.
+    fn of(name: &str) -> Option<Field> {
+        let candidates: &[(&str, Field)] = match name.len() {
+            4 => &[("host", Field::Host)],
+            6 => &[("accept", Field::Accept), ("origin", Field::Origin), ("expect", Field::Expect)],
+            8 => &[("mcp-name", Field::McpName)],
+            10 => &[("connection", Field::Connection), ("mcp-method", Field::McpMethod)],
+            12 => &[("content-type", Field::ContentType)],
+            13 => &[("authorization", Field::Authorization), ("last-event-id", Field::LastEventId)],
+            14 => &[("content-length", Field::ContentLength), ("mcp-session-id", Field::SessionId)],
+            16 => &[("content-encoding", Field::ContentEncoding)],
+            17 => &[("transfer-encoding", Field::TransferEncoding)],
+            20 => &[("mcp-protocol-version", Field::ProtocolVersion)],
+            29 => &[("access-control-request-method", Field::RequestMethod)],
+            30 => &[("access-control-request-headers", Field::RequestHeaders)],
+            _ => &[],
+        };
+        candidates.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|&(_, field)| field)
+    }
+}
 
 impl<'a> Draft<'a> {
     fn gather(headers: &[httparse::Header<'a>]) -> Result<Self, Refusal> {
@@ -338,49 +379,29 @@ impl<'a> Draft<'a> {
     /// Takes one field. Those that must come once are refused when repeated, so that no two parties can
     /// disagree on which one counts.
     fn take(&mut self, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
-        let mut lower = [0; NAME_BYTES_MAX];
-        let Some(lower) = lower.get_mut(..name.len()) else { return Ok(()) };
-        lower.copy_from_slice(name.as_bytes());
-        lower.make_ascii_lowercase();
-        match &*lower {
-            b"host" => once(&mut self.host, value, "Host"),
-            b"content-length" => self.framing.content_length(value),
-            b"transfer-encoding" => {
-                self.framing.transfer_encoding(value);
-                Ok(())
+        let Some(field) = Field::of(name) else { return Ok(()) };
+        match field {
+            Field::ContentLength => self.framing.content_length(value)?,
+            Field::TransferEncoding => self.framing.transfer_encoding(value),
+            Field::Connection => self.connection = self.connection.and(value),
+            Field::Expect => self.expect = self.expect.and(value),
+            Field::Accept => self.accept.take(value),
+            Field::ContentEncoding => self.content_encoding = self.content_encoding.and(value),
+            Field::Host => once(&mut self.host, value, "Host")?,
+            Field::ContentType => once(&mut self.content_type, value, "Content-Type")?,
+            Field::Origin => once(&mut self.origin, value, "Origin")?,
+            Field::Authorization => once(&mut self.authorization, value, "Authorization")?,
+            Field::SessionId => once(&mut self.session_id, value, "Mcp-Session-Id")?,
+            Field::ProtocolVersion => once(&mut self.protocol_version, value, "MCP-Protocol-Version")?,
+            Field::LastEventId => once(&mut self.last_event_id, value, "Last-Event-ID")?,
+            Field::McpMethod => once_or_mismatch(&mut self.mcp_method, value, "Mcp-Method")?,
+            Field::McpName => once_or_mismatch(&mut self.mcp_name, value, "Mcp-Name")?,
+            Field::RequestMethod => once(&mut self.request_method, value, "Access-Control-Request-Method")?,
+            Field::RequestHeaders => {
+                once(&mut self.request_headers, value, "Access-Control-Request-Headers")?
             }
-            b"connection" => {
-                self.connection = self.connection.and(value);
-                Ok(())
-            }
-            b"expect" => {
-                self.expect = self.expect.and(value);
-                Ok(())
-            }
-            b"accept" => {
-                self.accept.take(value);
-                Ok(())
-            }
-            b"content-encoding" => {
-                self.content_encoding = self.content_encoding.and(value);
-                Ok(())
-            }
-            b"content-type" => once(&mut self.content_type, value, "Content-Type"),
-            b"origin" => once(&mut self.origin, value, "Origin"),
-            b"authorization" => once(&mut self.authorization, value, "Authorization"),
-            b"mcp-session-id" => once(&mut self.session_id, value, "Mcp-Session-Id"),
-            b"mcp-protocol-version" => once(&mut self.protocol_version, value, "MCP-Protocol-Version"),
-            b"last-event-id" => once(&mut self.last_event_id, value, "Last-Event-ID"),
-            b"mcp-method" => once_or_mismatch(&mut self.mcp_method, value, "Mcp-Method"),
-            b"mcp-name" => once_or_mismatch(&mut self.mcp_name, value, "Mcp-Name"),
-            b"access-control-request-method" => {
-                once(&mut self.request_method, value, "Access-Control-Request-Method")
-            }
-            b"access-control-request-headers" => {
-                once(&mut self.request_headers, value, "Access-Control-Request-Headers")
-            }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Puts fields and request line together. Framing is judged first: what it refuses is a danger.

@@ -60,6 +60,34 @@ fn a_whole_post() {
 }
 
 #[test]
+fn every_field_is_known_in_any_case() {
+    for name in [
+        "Host",
+        "Content-Type",
+        "Origin",
+        "Authorization",
+        "Mcp-Session-Id",
+        "MCP-Protocol-Version",
+        "Last-Event-ID",
+        "Mcp-Method",
+        "Mcp-Name",
+        "Access-Control-Request-Method",
+        "Access-Control-Request-Headers",
+    ] {
+        // Known means: not to be repeated.
+        for name in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+            assert_eq!(refused(&get(&format!("{name}: a\r\n{name}: a\r\n"))), 400, "{name}");
+        }
+    }
+    assert_eq!(refused(&get("CONTENT-LENGTH: x\r\n")), 400);
+    assert_eq!(refused(&get("transfer-encoding: x\r\n")), 400);
+    let text = get("CONNECTION: close\r\nexpect: x\r\nACCEPT: x/y\r\ncontent-ENCODING: br\r\n");
+    let head = complete(&text);
+    assert_eq!((head.persistence, head.expect), (Persistence::Close, Expect::Unknown));
+    assert_eq!((head.accept, head.content_encoding), (Accept::Neither, Coding::Unsupported));
+}
+
+#[test]
 fn versions_and_persistence() {
     for (line, fields, expected) in [
         ("1.1", "", Persistence::Keep),
@@ -267,8 +295,13 @@ fn declaring_a_length_reserves_nothing() {
     let decoder = Decoder::new(Framing::Length(BODY_BYTES_MAX), BODY_BYTES_MAX).unwrap();
     assert_eq!(decoder.wanted_bytes(0), crate::limits::READ_BUFFER_BYTES);
     assert_eq!(decoder.wanted_bytes(100_000), 100_000);
-    assert_eq!(decoder.wanted_bytes(BODY_BYTES_MAX as usize - 7), 7);
+    assert_eq!(decoder.wanted_bytes(crate::limits::BODY_BYTES_MAX - 7), 7);
     assert_eq!(Decoder::new(Framing::None, 0).unwrap().wanted_bytes(0), 0);
+}
+
+#[test]
+fn a_decoder_is_small() {
+    assert_eq!(size_of::<Decoder>(), 40);
 }
 
 #[test]
@@ -659,7 +692,7 @@ fn naive_chunks(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     loop {
         let line_end = rest.windows(2).position(|window| window == b"\r\n")?;
         let digits = std::str::from_utf8(&rest[..line_end]).ok()?;
-        let size = u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))? as usize;
+        let size = usize::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
         rest = &rest[line_end + 2..];
         body.extend_from_slice(rest.get(..size)?);
         rest = rest[size..].strip_prefix(b"\r\n")?;
