@@ -9,4 +9,5 @@
 pub mod backend;
 pub mod core;
 pub mod limits;
+pub mod server;
 pub mod shell;
