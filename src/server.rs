@@ -5,11 +5,11 @@
 //! Start-up failures are one line each: what failed, why, and what lifts it.
 
 use crate::{
-    core::{ShardId, shard::CoreConfig},
-    limits::{RING_ENTRIES, SHARDS_MAX},
+    core::{ShardId, census::Census, config::CoreConfig},
+    limits::{RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX, SHUTDOWN_GRACE_MS},
     shell::{
         Backend,
-        driver::{self, Connections, Parts},
+        driver::{self, Parts},
         files, listen,
         mailbox::{self, Doorbell, Mailbox, Phase},
         signals,
@@ -33,20 +33,15 @@ const CONNECTIONS_MIN: usize = 16;
 pub struct ServerConfig {
     /// Where to listen, at least one address. Port 0 lets the kernel choose.
     pub listen: Vec<SocketAddr>,
-    /// The path that is served, for the ready line; starts with `/`.
-    pub path: String,
-    /// Threads, each with its own ring and connections: 1 to [`SHARDS_MAX`].
-    pub shards: u16,
     /// Submission queue entries of each ring, a power of two.
     pub ring_entries: u32,
     /// How long running calls may take to finish after [`ShutdownHandle::drain`].
     pub shutdown_grace: Duration,
-    /// Connections of all shards together; `None` derives it from the open-file limit.
-    pub connections_max: Option<usize>,
     /// Who handles SIGTERM and SIGINT.
     pub signals: Signals,
-    /// What each shard's core is told.
-    pub core: Arc<CoreConfig>,
+    /// What each shard's core is told; among it the number of shards (1 to [`SHARDS_MAX`]) and the path for
+    /// the ready line. More connections than the open-file limit has room for are not admitted.
+    pub core: CoreConfig,
 }
 
 /// Who handles SIGTERM and SIGINT.
@@ -59,15 +54,12 @@ pub enum Signals {
 }
 
 impl ServerConfig {
-    /// One shard on a loopback port of the kernel's choice, signals left to the embedding program.
-    pub fn new(core: Arc<CoreConfig>) -> Self {
+    /// On a loopback port of the kernel's choice, signals left to the embedding program.
+    pub fn new(core: CoreConfig) -> Self {
         ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            path: "/mcp".into(),
-            shards: 1,
             ring_entries: RING_ENTRIES,
-            shutdown_grace: Duration::from_secs(10),
-            connections_max: None,
+            shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
             signals: Signals::Left,
             core,
         }
@@ -84,7 +76,9 @@ pub enum StartError {
     #[error("{0} shards are not possible: choose 1 to {SHARDS_MAX} with --shards")]
     Shards(u16),
     /// The size of the ring is no power of two.
-    #[error("{0} ring entries are not possible: choose a power of two from 8 to 32768 with --ring-entries")]
+    #[error(
+        "{0} ring entries are not possible: choose a power of two from 8 to {RING_ENTRIES_MAX} with --ring-entries"
+    )]
     RingEntries(u32),
     /// Somebody listens there.
     #[error("cannot listen on {0}: the port is taken (see `ss -ltnp`); choose another with --listen")]
@@ -169,7 +163,6 @@ pub struct Server {
     /// By shard, one per address.
     listeners: Vec<Vec<OwnedFd>>,
     mailboxes: Vec<Mailbox>,
-    connections: Arc<Connections>,
     shutdown: ShutdownHandle,
 }
 
@@ -204,15 +197,15 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bind(config: ServerConfig) -> Result<Server, StartError> {
+    pub fn bind(mut config: ServerConfig) -> Result<Server, StartError> {
         check(&config)?;
         probe_ring(config.ring_entries)?;
-        let connections = Arc::new(Connections::new(connections_max(&config)?));
+        config.core.connections_max = connections_max(&config)?;
         let (addresses, listeners) = bind_all(&config)?;
-        let mailboxes = mailbox::mailboxes(config.shards).map_err(host("doorbells between shards"))?;
+        let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
         let shutdown = ShutdownHandle { doorbells };
-        Ok(Server { config, addresses, listeners, mailboxes, connections, shutdown })
+        Ok(Server { config, addresses, listeners, mailboxes, shutdown })
     }
 
     /// Where it listens, in the order of [`ServerConfig::listen`], with the ports the kernel chose.
@@ -235,7 +228,7 @@ impl Server {
         B: Backend + 'static,
         F: Fn(ShardId) -> B + Send + Clone + 'static,
     {
-        let Server { config, addresses, listeners, mailboxes, connections, shutdown } = self;
+        let Server { config, addresses, listeners, mailboxes, shutdown } = self;
         let _control = match config.signals {
             Signals::Handled => {
                 let control = signals::control(shutdown.doorbells.clone());
@@ -243,15 +236,17 @@ impl Server {
             }
             Signals::Left => None,
         };
+        let core = Arc::new(config.core);
+        let census = Arc::new(Census::new());
         let (ready, all_ready) = mpsc::channel();
         let mut threads = Vec::new();
         for (id, (listeners, mailbox)) in (0..).map(ShardId).zip(listeners.into_iter().zip(mailboxes)) {
             let parts = Parts {
                 id,
-                core: config.core.clone(),
+                core: core.clone(),
                 listeners,
                 mailbox,
-                connections: connections.clone(),
+                census: census.clone(),
                 ring_entries: config.ring_entries,
                 grace: config.shutdown_grace,
             };
@@ -266,7 +261,7 @@ impl Server {
         }
         drop(ready);
         if all_ready.iter().count() == threads.len() {
-            announce(&addresses, &config.path);
+            announce(&addresses, core.policy.endpoint());
         }
         join_all(threads)
     }
@@ -276,10 +271,10 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     if config.listen.is_empty() {
         return Err(StartError::NoAddress);
     }
-    if !(1..=SHARDS_MAX).contains(&usize::from(config.shards)) {
-        return Err(StartError::Shards(config.shards));
+    if !(1..=SHARDS_MAX).contains(&usize::from(config.core.shards)) {
+        return Err(StartError::Shards(config.core.shards));
     }
-    if !config.ring_entries.is_power_of_two() || !(8..=32_768).contains(&config.ring_entries) {
+    if !config.ring_entries.is_power_of_two() || !(8..=RING_ENTRIES_MAX).contains(&config.ring_entries) {
         return Err(StartError::RingEntries(config.ring_entries));
     }
     Ok(())
@@ -313,23 +308,22 @@ fn switched_off() -> Option<u32> {
 
 fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
     let limit = files::raise_limit().map_err(host("the open-file limit"))?;
-    let reserved = files::reserved(config.shards, config.listen.len());
+    let reserved = files::reserved(config.core.shards, config.listen.len());
     let needed = reserved + CONNECTIONS_MIN;
     if limit < needed {
         return Err(StartError::OpenFiles { limit, needed });
     }
-    let possible = limit - reserved;
-    Ok(config.connections_max.map_or(possible, |wanted| wanted.min(possible)))
+    Ok(config.core.connections_max.min(limit - reserved))
 }
 
 type Bound = (Vec<SocketAddr>, Vec<Vec<OwnedFd>>);
 
 fn bind_all(config: &ServerConfig) -> Result<Bound, StartError> {
     let mut addresses = Vec::new();
-    let mut by_shard: Vec<Vec<OwnedFd>> = (0..config.shards).map(|_| Vec::new()).collect();
+    let mut by_shard: Vec<Vec<OwnedFd>> = (0..config.core.shards).map(|_| Vec::new()).collect();
     for address in &config.listen {
-        let (actual, group) =
-            listen::bind_group(*address, config.shards).map_err(|error| listen_error(*address, error))?;
+        let (actual, group) = listen::bind_group(*address, config.core.shards)
+            .map_err(|error| listen_error(*address, error))?;
         addresses.push(actual);
         for (listeners, socket) in by_shard.iter_mut().zip(group) {
             listeners.push(socket);

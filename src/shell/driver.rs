@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     core::{
-        Announcement, Ask, ConnKey, Effect, Ending, Now, ShardId, Tell,
-        shard::{CoreConfig, Shard},
+        Announcement, Ask, ConnKey, Effect, Ending, Now, ShardId, Tell, census::Census, config::CoreConfig,
+        http::reply::BUSY_503, shard::Shard,
     },
     limits::{
         EXPIRIES_PER_TURN_MAX, LINGER_MS, MAIL_PER_TURN_MAX, MAILBOX_MESSAGES_MAX, READ_BUFFERS_POOLED,
@@ -42,10 +42,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -72,49 +69,12 @@ pub(crate) struct Parts {
     /// Its ends of the rings to the other shards.
     pub(crate) mailbox: Mailbox,
     /// What all shards count together.
-    pub(crate) connections: Arc<Connections>,
+    pub(crate) census: Arc<Census>,
     /// Entries of its submission queue.
     pub(crate) ring_entries: u32,
     /// How long running calls may take to finish once it drains.
     pub(crate) grace: Duration,
 }
-
-/// The connections of all shards, counted at accept and close only.
-#[derive(Debug)]
-pub(crate) struct Connections {
-    count: AtomicUsize,
-    max: usize,
-}
-
-impl Connections {
-    /// Room for `max`.
-    pub(crate) fn new(max: usize) -> Self {
-        Connections { count: AtomicUsize::new(0), max }
-    }
-
-    /// The most there may be.
-    pub(crate) fn max(&self) -> usize {
-        self.max
-    }
-
-    /// Counts one in, unless it is one too many.
-    pub(crate) fn enter(&self) -> Result<(), Full> {
-        if self.count.fetch_add(1, Ordering::Relaxed) < self.max {
-            return Ok(());
-        }
-        self.leave();
-        Err(Full)
-    }
-
-    /// Counts one out.
-    pub(crate) fn leave(&self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// There are as many connections as there may be.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
 
 /// Runs a shard on this thread until it has drained or was stopped. `ready` is called once it accepts.
 ///
@@ -178,7 +138,6 @@ pub(super) struct Driver<B> {
     pub(super) refusals: Refusals,
     pub(super) mailbox: Mailbox,
     bell: AsyncFd<Arc<Doorbell>>,
-    pub(super) connections: Arc<Connections>,
     clock: Clock,
     pub(super) now: Now,
     timer: Pin<Box<Sleep>>,
@@ -194,7 +153,6 @@ pub(super) struct Driver<B> {
     /// Broadcasts that found a full ring.
     backlog: VecDeque<(ShardId, Announcement)>,
     has_mail: Left,
-    pub(super) comments: Left,
 
     pub(super) buffers: Pool<BytesMut>,
     pub(super) receives: Pool<Pending<ReceiveBuffer>>,
@@ -224,18 +182,19 @@ impl<B: Backend> Driver<B> {
     fn start(parts: Parts, backend: B) -> io::Result<Self> {
         let clock = Clock::start();
         let now = clock.read();
+        let connections_expected = share_of_connections(&parts.core);
+        let entropy = Box::new(SystemEntropy::new());
         let doorbell = parts.mailbox.doorbell().clone();
         let listeners = (0..).zip(parts.listeners).map(|(index, fd)| Listener::start(fd, index)).collect();
         Ok(Driver {
-            core: Shard::new(parts.id, parts.core, Box::new(SystemEntropy::new()), now),
+            core: Shard::new(parts.id, parts.core, parts.census, entropy, now),
             backend,
-            table: Table::with_capacity(parts.connections.max()),
+            table: Table::with_capacity(connections_expected),
             leaving: Slab::new(),
             listeners,
             refusals: Refusals::default(),
             mailbox: parts.mailbox,
             bell: watch(doorbell)?,
-            connections: parts.connections,
             clock,
             now,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -248,7 +207,6 @@ impl<B: Backend> Driver<B> {
             backlog: VecDeque::new(),
             // Mail may be older than the shard.
             has_mail: Left::Something,
-            comments: Left::Nothing,
             buffers: Pool::new(READ_BUFFERS_POOLED),
             receives: Pool::new(READ_BUFFERS_POOLED),
             messages: Pool::new(MESSAGES_POOLED),
@@ -302,8 +260,10 @@ impl<B: Backend> Driver<B> {
         self.has_mail = self.mailbox.receive(MAIL_PER_TURN_MAX, &mut mail);
         for letter in mail.drain(..) {
             match letter {
+                // Dropped, a traveller is shut down and closed.
+                Mail::Connection(_) if self.is_ending() => {}
                 Mail::Connection(traveller) => self.adopt(traveller),
-                Mail::Announcement(announcement) => self.core.broadcast(announcement, self.now),
+                Mail::Announcement(announcement) => self.core.broadcast(announcement),
             }
         }
         self.mail = mail;
@@ -378,7 +338,7 @@ impl<B: Backend> Driver<B> {
     pub(super) fn listener_completed(&mut self, index: u32) {
         let mut newcomers = std::mem::take(&mut self.newcomers);
         if let Some(listener) = self.listeners.get_mut(index as usize) {
-            listener.completed(self.now.ms, Shard::refusal_busy(), &mut newcomers);
+            listener.completed(self.now.ms, BUSY_503, &mut newcomers);
         }
         self.welcome(&mut newcomers);
         self.newcomers = newcomers;
@@ -388,7 +348,7 @@ impl<B: Backend> Driver<B> {
         for newcomer in newcomers.drain(..) {
             match newcomer {
                 Newcomer::Welcome(fd) => self.connect(fd),
-                Newcomer::TooLate(fd) => self.refuse(fd, Shard::refusal_busy()),
+                Newcomer::TooLate(fd) => self.refuse(fd, BUSY_503),
             }
         }
     }
@@ -405,7 +365,7 @@ impl<B: Backend> Driver<B> {
             (Stage::Running, Phase::Drain) => {
                 let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
                 self.stage = Stage::Draining { until_ms: self.now.ms.saturating_add(grace_ms) };
-                self.core.drain(self.now);
+                self.core.drain();
                 self.close_listeners();
             }
             (Stage::Running | Stage::Draining { .. } | Stage::Closing { .. }, Phase::Stop) => {
@@ -445,11 +405,13 @@ impl<B: Backend> Driver<B> {
     fn close_all(&mut self) {
         self.stage = Stage::Closing { until_ms: self.now.ms + LINGER_MS + FORCED_END_MS };
         for key in self.table.keys() {
-            self.end_unless_lingering(key);
+            self.lost(key);
         }
+        self.perform_effects();
     }
 
     fn force_all(&mut self) {
+        self.close_all();
         self.stage = Stage::Forced { until_ms: self.now.ms + FORCED_END_MS };
         for key in self.table.keys() {
             self.end(key, Ending::Gone);
@@ -458,6 +420,10 @@ impl<B: Backend> Driver<B> {
 
     fn listeners_are_closed(&self) -> bool {
         self.listeners.iter().all(Listener::is_closed)
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(self.stage, Stage::Closing { .. } | Stage::Forced { .. })
     }
 
     fn is_idle(&self) -> bool {
@@ -488,7 +454,7 @@ impl<B: Backend> Driver<B> {
     fn has_work_left(&self) -> bool {
         ring::has_completions()
             || self.has_mail == Left::Something
-            || self.comments == Left::Something
+            || self.core.has_comments()
             || !self.backlog.is_empty()
             || self.core.has_broadcasts()
     }
@@ -526,6 +492,11 @@ impl<B: Backend> Driver<B> {
             self.counters.slow_turns += 1;
         }
     }
+}
+
+/// Entries reserved: this shard's part of the cap, with room for imbalance.
+fn share_of_connections(config: &CoreConfig) -> usize {
+    config.connections_max.min(1 << 20) / usize::from(config.shards) * 5 / 4 + 64
 }
 
 fn watch(doorbell: Arc<Doorbell>) -> io::Result<AsyncFd<Arc<Doorbell>>> {
@@ -609,16 +580,6 @@ impl<T> Pool<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_are_counted_up_to_the_maximum() {
-        let connections = Connections::new(2);
-        assert_eq!(connections.enter(), Ok(()));
-        assert_eq!(connections.enter(), Ok(()));
-        assert_eq!(connections.enter(), Err(Full));
-        connections.leave();
-        assert_eq!(connections.enter(), Ok(()));
-    }
 
     #[test]
     fn a_pool_keeps_a_bounded_number() {

@@ -18,7 +18,7 @@ use super::{
     socket,
 };
 use crate::core::{ConnKey, Ending, MovedConn};
-use std::os::fd::AsFd;
+use bytes::BytesMut;
 
 /// A connection on its way out whose poll is being cancelled.
 pub(super) struct Leaving {
@@ -37,15 +37,6 @@ impl<B: Backend> Driver<B> {
                 socket::discard_unsent_on_close(conn.fd());
                 self.shut_and_finish(key);
             }
-        }
-    }
-
-    /// Ends what is not about to end by itself.
-    pub(super) fn end_unless_lingering(&mut self, key: ConnKey) {
-        let Some(conn) = self.table.find(key) else { return };
-        match conn.state {
-            State::Open | State::Lost => self.shut_and_finish(key),
-            State::Lingering { .. } | State::Dying => {}
         }
     }
 
@@ -74,12 +65,10 @@ impl<B: Backend> Driver<B> {
 
     /// Closes a dying connection if nothing is in flight on it.
     pub(super) fn finish(&mut self, key: ConnKey) {
-        if self.table.find(key).is_none_or(|conn| !conn.is_idle()) {
-            return;
-        }
+        let Some(conn) = self.table.find(key).filter(|conn| conn.is_idle()) else { return };
+        let unacknowledged = socket::unacknowledged_bytes(conn.fd());
         drop(self.table.remove(key));
-        self.connections.leave();
-        self.core.closed(key);
+        self.core.closed(key, unacknowledged, self.now);
     }
 
     // --- Leaving ------------------------------------------------------------------------------
@@ -116,17 +105,26 @@ impl<B: Backend> Driver<B> {
 
     fn deliver(&mut self, leaving: Leaving) {
         let Leaving { conn, moved } = leaving;
-        let fd = conn.into_fd();
-        let Ok(peer) = socket::peer(fd.as_fd()) else { return self.connections.leave() };
-        match self.mailbox.send(moved.shard, Mail::Connection(Traveller::new(fd, peer, moved.bytes))) {
+        let traveller = Traveller::new(conn.into_fd(), moved.bytes);
+        match self.mailbox.send(moved.shard, Mail::Connection(traveller)) {
             Ok(()) => self.counters.moved_away += 1,
             Err(Mail::Connection(traveller)) => {
                 self.counters.moves_refused += 1;
-                self.connections.leave();
                 self.refuse(traveller.arrive().0, moved.refusal);
+                self.discount();
             }
             Err(Mail::Announcement(_)) => unreachable!("the mail that was given is given back"),
         }
+    }
+}
+
+impl<B: Backend> Driver<B> {
+    /// Takes a connection that nobody took over out of the count: it is still counted as one that moves, so it
+    /// ends as one that arrived and died.
+    fn discount(&mut self) {
+        let key = self.core.adopt(BytesMut::new(), self.now);
+        self.core.lost(key, 0, self.now);
+        self.core.closed(key, 0, self.now);
     }
 }
 

@@ -1,9 +1,9 @@
-//! The open-file limit, and how many connections it leaves.
+//! The open-file limit, and what of it is left for connections.
 //!
 //! Owns nothing; called once at start.
 
-use super::refuse;
-use crate::limits::DESCRIPTORS_RESERVED;
+use crate::limits::{DESCRIPTORS_PER_SHARD, DESCRIPTORS_RESERVED};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
 /// Raises the soft limit on open files to the hard limit and returns it.
@@ -11,27 +11,14 @@ use std::io;
 /// # Errors
 /// If the kernel refuses, which it has no reason to.
 pub(crate) fn raise_limit() -> io::Result<usize> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a live rlimit that the call may write.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the pointer is to a live rlimit that the call only reads.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
 }
 
 /// Descriptors that are never given to served connections.
 pub(crate) fn reserved(shards: u16, listeners_per_shard: usize) -> usize {
-    /// Ring, epoll, the runtime's own eventfd, doorbell.
-    const PER_SHARD: usize = 4;
-    /// The socket and its descriptor in reserve.
-    const PER_LISTENER: usize = 2;
-    let per_shard = PER_SHARD + PER_LISTENER * listeners_per_shard + refuse::WAITING_MAX;
-    DESCRIPTORS_RESERVED + usize::from(shards) * per_shard
+    DESCRIPTORS_RESERVED + usize::from(shards) * (DESCRIPTORS_PER_SHARD + listeners_per_shard)
 }
 
 #[cfg(test)]
@@ -48,8 +35,7 @@ mod tests {
 
     #[test]
     fn every_shard_and_listener_adds_to_the_reserve() {
-        assert!(reserved(1, 1) > DESCRIPTORS_RESERVED);
-        assert_eq!(reserved(3, 2) - reserved(2, 2), reserved(2, 2) - reserved(1, 2));
-        assert_eq!(reserved(2, 2) - reserved(2, 1), 4);
+        assert_eq!(reserved(3, 2) - reserved(2, 2), DESCRIPTORS_PER_SHARD + 2);
+        assert_eq!(reserved(2, 2) - reserved(2, 1), 2);
     }
 }

@@ -17,15 +17,11 @@ use super::{
     socket::{self, Discarded},
 };
 use crate::{
-    core::shard::Shard,
     core::{ConnKey, Interest, shard::Admission},
     limits::LINGER_BYTES_MAX,
 };
 use bytes::BytesMut;
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{io, os::fd::OwnedFd};
 
 /// Completions taken per turn. Enough for a busy shard; in a mass disconnect the rest waits while those who
 /// are still there are served.
@@ -49,27 +45,19 @@ impl<B: Backend> Driver<B> {
 
     pub(super) fn connect(&mut self, fd: OwnedFd) {
         self.counters.accepted += 1;
-        // A peer that is gone before it was greeted needs no answer.
-        let Ok(peer) = socket::peer(fd.as_fd()) else { return };
-        if self.connections.enter().is_err() {
-            return self.refuse(fd, Shard::refusal_busy());
-        }
-        match self.core.connect(peer, self.now) {
+        match self.core.connect(self.now) {
             Admission::Admitted(key) => {
                 self.table.insert(key, fd);
                 self.touched.push(key);
             }
-            Admission::Refused(answer) => {
-                self.connections.leave();
-                self.refuse(fd, answer);
-            }
+            Admission::Refused(answer) => self.refuse(fd, answer),
         }
     }
 
     pub(super) fn adopt(&mut self, traveller: Traveller) {
         self.counters.moved_here += 1;
-        let (fd, peer, bytes) = traveller.arrive();
-        let key = self.core.adopt(peer, bytes, self.now);
+        let (fd, bytes) = traveller.arrive();
+        let key = self.core.adopt(bytes, self.now);
         self.table.insert(key, fd);
         self.touched.push(key);
     }

@@ -22,7 +22,6 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     mem::MaybeUninit,
-    net::IpAddr,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     sync::{
         Arc,
@@ -44,20 +43,19 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub(crate) struct Traveller {
     fd: Option<OwnedFd>,
-    peer: IpAddr,
     bytes: BytesMut,
 }
 
 impl Traveller {
     /// A connection with no operation in flight, and what was read from it and not consumed.
-    pub(crate) fn new(fd: OwnedFd, peer: IpAddr, bytes: BytesMut) -> Self {
-        Traveller { fd: Some(fd), peer, bytes }
+    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut) -> Self {
+        Traveller { fd: Some(fd), bytes }
     }
 
     /// Ends the journey.
-    pub(crate) fn arrive(mut self) -> (OwnedFd, IpAddr, BytesMut) {
+    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut) {
         let fd = self.fd.take().expect("a traveller arrives once");
-        (fd, self.peer, std::mem::take(&mut self.bytes))
+        (fd, std::mem::take(&mut self.bytes))
     }
 }
 
@@ -352,7 +350,7 @@ mod tests {
     use crate::core::NotificationKind;
     use bytes::Bytes;
     use proptest::prelude::*;
-    use std::{collections::VecDeque, net::Ipv4Addr, os::unix::net::UnixStream, rc::Rc, thread};
+    use std::{collections::VecDeque, os::unix::net::UnixStream, rc::Rc, thread};
 
     fn announcement(text: &'static str) -> Mail {
         Mail::Announcement(Announcement {
@@ -491,7 +489,7 @@ mod tests {
     fn an_undelivered_connection_is_shut_down() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), Ipv4Addr::LOCALHOST.into(), BytesMut::from("GET"));
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -500,8 +498,8 @@ mod tests {
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), Ipv4Addr::LOCALHOST.into(), BytesMut::from("GET"));
-        let (fd, _, bytes) = traveller.arrive();
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
+        let (fd, bytes) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];

@@ -14,7 +14,6 @@ use super::{
     Backend,
     conn::{Input, Read, State, Watch, Write},
     driver::Driver,
-    mailbox::Left,
     ring::{self, Message, Source, Word},
 };
 use crate::{
@@ -36,15 +35,10 @@ impl<B: Backend> Driver<B> {
             sends += self.write(key);
         }
         let budget = SENDS_PER_TURN_MAX.saturating_sub(sends).max(COMMENTS_PER_TURN_MIN);
-        self.comments = self.write_comments(budget);
-    }
-
-    fn write_comments(&mut self, budget: usize) -> Left {
         for _ in 0..budget {
-            let Some(key) = self.core.next_comment() else { return Left::Nothing };
+            let Some(key) = self.core.next_comment() else { break };
             self.write(key);
         }
-        Left::Something
     }
 
     /// Writes what the core has for a connection, if its write side is free. The number of sends started.

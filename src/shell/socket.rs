@@ -7,7 +7,7 @@ use socket2::SockRef;
 use std::{
     io,
     mem::MaybeUninit,
-    net::{IpAddr, Shutdown},
+    net::Shutdown,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     time::Duration,
 };
@@ -37,15 +37,6 @@ pub(crate) fn shut(fd: BorrowedFd<'_>) {
 pub(crate) fn discard_unsent_on_close(fd: BorrowedFd<'_>) {
     // Cannot fail on a TCP socket; if it did, the kernel would merely keep the unsent bytes for longer.
     let _ = SockRef::from(&fd).set_linger(Some(Duration::ZERO));
-}
-
-/// Who is at the other end.
-///
-/// # Errors
-/// If the peer has reset the connection already.
-pub(crate) fn peer(fd: BorrowedFd<'_>) -> io::Result<IpAddr> {
-    let address = SockRef::from(&fd).peer_addr()?;
-    address.as_socket().map(|address| address.ip()).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// Bytes written and not yet acknowledged by the peer's TCP (`SIOCOUTQ`).
@@ -125,6 +116,5 @@ mod tests {
         server.write_all(b"x").unwrap();
         client.read_exact(&mut [0; 1]).unwrap();
         assert_eq!(unacknowledged_bytes(server.as_fd()), 0);
-        assert!(peer(server.as_fd()).unwrap().is_loopback());
     }
 }
