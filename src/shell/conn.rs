@@ -164,6 +164,11 @@ impl Table {
         self.entries[key.slot as usize].take()
     }
 
+    /// Whether a write is in flight on any of them. Looks at every entry.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.entries.iter().flatten().any(|conn| matches!(conn.write, Write::Static(_) | Write::Message(_)))
+    }
+
     /// The keys of all connections.
     pub(crate) fn keys(&self) -> Vec<ConnKey> {
         let key = |(slot, conn): (usize, &Option<Conn>)| {

@@ -388,17 +388,14 @@ impl<B: Backend> Driver<B> {
     fn advance_stage(&mut self) -> Option<End> {
         let is_over = |until_ms| self.now.ms >= until_ms;
         match self.stage {
-            Stage::Running => {}
-            Stage::Draining { until_ms } if is_over(until_ms) => self.force_all(),
-            Stage::Draining { .. } if self.core.is_drained() && self.listeners_are_closed() => {
-                self.close_all()
+            Stage::Draining { until_ms } | Stage::Closing { until_ms } if is_over(until_ms) => {
+                self.force_all()
             }
-            Stage::Closing { .. } | Stage::Forced { .. } if self.is_idle() => return Some(End::Clean),
-            Stage::Closing { until_ms } if is_over(until_ms) => self.force_all(),
-            Stage::Forced { until_ms } if is_over(until_ms) => return Some(End::Forced),
-            Stage::Draining { .. } | Stage::Closing { .. } | Stage::Forced { .. } => {}
+            Stage::Draining { .. } if self.is_drained() => self.close_all(),
+            Stage::Forced { until_ms } if is_over(until_ms) && !self.is_idle() => return Some(End::Forced),
+            Stage::Running | Stage::Draining { .. } | Stage::Closing { .. } | Stage::Forced { .. } => {}
         }
-        None
+        (self.is_ending() && self.is_idle()).then_some(End::Clean)
     }
 
     /// Closes what is open. Those that linger have their time.
@@ -416,6 +413,11 @@ impl<B: Backend> Driver<B> {
         for key in self.table.keys() {
             self.end(key, Ending::Gone);
         }
+    }
+
+    /// Whether all that was to be said has reached the kernel, and nobody can come and ask for more.
+    fn is_drained(&self) -> bool {
+        self.core.is_drained() && self.listeners_are_closed() && !self.table.is_writing()
     }
 
     fn listeners_are_closed(&self) -> bool {
