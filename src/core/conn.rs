@@ -509,10 +509,14 @@ impl Shard {
         }
     }
 
+    /// The connection was named to the shell. If a write is in flight, its end names it again.
+    pub(super) fn unlist_output(&mut self, conn: ConnSlot) {
+        self.conns[conn].listing = Listing::Unlisted;
+    }
+
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        entry.listing = Listing::Unlisted;
         match &mut entry.output {
             Some(output) => output.lend(pieces),
             None if entry.comment == Comment::Due => {
