@@ -256,6 +256,8 @@ impl Shard {
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
+                // What goes to another stream must not be written here, too.
+                self.conns[conn].retract();
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);

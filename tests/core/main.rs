@@ -4,5 +4,10 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod broadcast;
+mod election_model;
 mod first_steps;
+mod listeners;
+mod queue;
 mod recovery;
+mod replay;
