@@ -64,7 +64,11 @@ impl Shard {
         self.counters.listeners += 1;
         self.queue_stream_head(conn, &request.reply, None, now);
         self.queue_opening(conn, session, wanted, stream, now);
-        self.attach(stream, conn, Via::Get);
+        let via = if wanted == Wanted::Plain { Via::PlainGet } else { Via::CursorGet };
+        self.attach(stream, conn, via);
+        if via == Via::PlainGet {
+            self.claim_replies(stream);
+        }
         self.claim_primary(stream, wanted, now);
         self.pump_stream(stream, now);
         Ok(())
@@ -175,12 +179,12 @@ impl Shard {
     }
 
     /// Frees the stream from its former connection, which goes on as a stream without messages, and prepares the replay.
-    fn rewind(&mut self, stream: StreamSlot, cursor: EventId, _now: Now) -> StreamSlot {
+    fn rewind(&mut self, stream: StreamSlot, cursor: EventId, now: Now) -> StreamSlot {
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
         }
-        if let Some(left_over) = self.release_conn(stream) {
+        if let Some(left_over) = self.release_conn(stream, now) {
             let entry = &self.streams[stream];
             let (session, number) = (entry.session, entry.number);
             let heir = match entry.role {
@@ -189,7 +193,7 @@ impl Shard {
                 }
                 Role::Listener | Role::FallenThrough => self.new_stream(session, Role::Listener),
             };
-            self.attach(heir, left_over, Via::Get);
+            self.attach(heir, left_over, Via::CursorGet);
             self.demote(heir);
         }
         if let Some(log) = &mut self.streams[stream].log {
@@ -326,9 +330,13 @@ impl Shard {
 
     /// Evidence: everything up to `offset` of this attached stream's connection has arrived.
     pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.acknowledge_claimed(stream, offset);
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
             log.acknowledge(offset);
+        }
+        if offset >= entry.unnamed_until {
+            entry.unnamed_until = 0;
         }
         let Some(probe) = entry.probe.as_deref().copied() else { return };
         match entry.trust {
@@ -373,14 +381,16 @@ impl Shard {
     // --- Messages ------------------------------------------------------------------------------
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
-    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) {
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
             self.log_message(primary, message, now);
-            return self.pump_stream(primary, now);
+            self.pump_stream(primary, now);
+            return Queued::Waiting;
         }
-        match self.queue_mut(session).push(message) {
+        let queued = self.queue_mut(session).push(message);
+        match queued {
             Queued::Waiting => {}
             Queued::Merged => self.counters.messages_merged += 1,
             Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
@@ -389,6 +399,7 @@ impl Shard {
         if let Some(primary) = self.sessions[session].primary {
             self.pump_stream(primary, now);
         }
+        queued
     }
 
     fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {
