@@ -5,3 +5,4 @@
 mod world;
 
 mod first_steps;
+mod http;
