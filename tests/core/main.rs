@@ -6,3 +6,4 @@ mod world;
 
 mod first_steps;
 mod recovery;
+mod http;
