@@ -257,6 +257,8 @@ impl Shard {
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
+                // What goes to another stream must not be written here, too.
+                self.conns[conn].retract();
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
@@ -510,10 +512,14 @@ impl Shard {
         }
     }
 
+    /// The connection was named to the shell. If a write is in flight, its end names it again.
+    pub(super) fn unlist_output(&mut self, conn: ConnSlot) {
+        self.conns[conn].listing = Listing::Unlisted;
+    }
+
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        entry.listing = Listing::Unlisted;
         match &mut entry.output {
             Some(output) => output.lend(pieces),
             None if entry.comment == Comment::Due => {
