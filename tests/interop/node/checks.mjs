@@ -13,7 +13,7 @@ export class Checks {
 
   async check(name, body) {
     try {
-      await withDeadline(body(), 30_000, name);
+      await withDeadline(body(), 60_000, name);
       this.#passed += 1;
       console.log(`ok   ${this.#client}: ${name}`);
     } catch (error) {

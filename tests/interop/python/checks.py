@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
 
-CHECK_DEADLINE_S = 30
+CHECK_DEADLINE_S = 60
 
 
 class Checks:
