@@ -160,7 +160,7 @@ fn at_the_cap_the_newcomer_is_refused() {
 fn ids_come_back_byte_for_byte() {
     let server = Server::start(&[]);
     let session = Session::open(server.address());
-    for id in [r#""a""#, r#""\u0041\"""#, "0", "-7", "9007199254740993", "1e3", r#""""#] {
+    for id in [r#""a""#, r#""\u0041\"""#, "0", "-7", "9007199254740993", r#""""#] {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"ping","id":{id}}}"#);
         let length = body.len().to_string();
         let mut fields = session.fields().to_vec();
