@@ -77,10 +77,11 @@ impl Connection {
 
     /// Leaves.
     pub(crate) fn leave(self, how: Leave) {
+        let socket = socket2::SockRef::from(&self.stream);
+        // What was read counts as taken: a delayed acknowledgement would otherwise die with the connection.
+        socket.set_tcp_quickack(true).expect("a TCP socket has this option");
         if how == Leave::Rst {
-            socket2::SockRef::from(&self.stream)
-                .set_linger(Some(Duration::ZERO))
-                .expect("a TCP socket has this option");
+            socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket has this option");
         }
     }
 
