@@ -7,6 +7,9 @@
 //! the calls. `ARCHITECTURE.md` has the map.
 
 pub mod backend;
+pub mod config;
 pub mod core;
 pub mod limits;
+pub mod server;
 pub mod shell;
+pub mod units;

@@ -92,6 +92,8 @@ pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 pub const RETRY_MS: u64 = 3_000;
 /// What an orderly end waits for the peer's own close.
 pub const LINGER_MS: u64 = 2_000;
+/// What running calls get to finish after a stop signal (`--shutdown-grace`).
+pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
 /// Input dropped during an orderly end before it becomes a hard one.
 pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
@@ -113,13 +115,20 @@ pub const SLICES_PER_WRITE_MAX: usize = 16;
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 32_768;
+/// Workers without a call that a shard's host keeps for the next ones; beyond it they are freed.
+pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
 pub const DESCRIPTORS_RESERVED: usize = 64;
+/// Descriptors a shard needs for itself, besides one for each listener: ring, event queue, mailbox, spare.
+pub const DESCRIPTORS_PER_SHARD: usize = 8;
+/// Submission queue entries the kernel gives at most.
+pub const RING_ENTRIES_MAX: u32 = 32_768;
 
 const _: () = {
     assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a target must fit into a head");
     assert!(READ_BUFFER_BYTES <= HEAD_BYTES_MAX, "a head may need more than one read, never less");
     assert!(FALLEN_THROUGH_PER_SESSION_MAX < GET_STREAMS_PER_SESSION_MAX, "listeners always find a place");
     assert!(REPLAY_TTL_MS > WRITE_TIMEOUT_MS, "a log outlives the connection it was written to");
+    assert!(RING_ENTRIES <= RING_ENTRIES_MAX, "the default is one the kernel takes");
     assert!(SENDS_PER_TURN_MAX <= RING_ENTRIES as usize, "a turn's sends fit into the submission queue");
 };

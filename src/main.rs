@@ -1,3 +1,72 @@
-//! The `moorline` binary.
+//! The `moorline` binary: reads what was typed, and serves it or says in one line why not.
 
-fn main() {}
+mod cli;
+
+use anyhow::{Context as _, Result};
+use moorline::config::{Config, LogFormat, Machine, Verbosity};
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
+
+/// This host cannot serve what was asked for.
+const EXIT_HOST: u8 = 3;
+
+fn main() -> ExitCode {
+    let typed = cli::Typed::read();
+    match start(&typed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(EXIT_HOST)
+        }
+    }
+}
+
+fn start(typed: &cli::Typed) -> Result<()> {
+    let machine = Machine::read();
+    let config = match typed.config(&machine).validated(&machine) {
+        Err(error) if !error.is_of_host() => cli::refuse(error),
+        validated => validated?,
+    };
+    if typed.wants_config_printed() {
+        return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
+    }
+    start_log(&config);
+    if config.refuses_everyone_else() {
+        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
+    }
+    raise_open_file_limit()?;
+    run(config)
+}
+
+/// Serves until the process is told to stop.
+fn run(_config: Config) -> Result<()> {
+    anyhow::bail!("this build has no server")
+}
+
+/// The soft limit is a courtesy to programs that use `select`; the configuration counts on the hard one.
+fn raise_open_file_limit() -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        .context("cannot raise the open-file limit")
+}
+
+fn start_log(config: &Config) {
+    let level = match config.log_level {
+        Verbosity::Off => LevelFilter::OFF,
+        Verbosity::Error => LevelFilter::ERROR,
+        Verbosity::Warn => LevelFilter::WARN,
+        Verbosity::Info => LevelFilter::INFO,
+        Verbosity::Debug => LevelFilter::DEBUG,
+        Verbosity::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match config.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}

@@ -8,12 +8,29 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
+mod asks;
+mod calls;
+pub mod census;
+pub mod config;
+mod conn;
+pub mod counters;
 pub mod http;
 pub mod ids;
+mod invariants;
 pub mod jsonrpc;
+mod listener;
+mod log;
+mod output;
+mod queue;
+mod recovery;
+mod refusals;
+mod request;
 pub mod seam;
+mod session;
 pub mod shard;
 pub mod sse;
+mod stream;
+mod table;
 pub mod wheel;
 
 pub use seam::*;

@@ -1,20 +1,86 @@
 //! The facade of a shard's core: every input the shell can give, every effect it can pull.
+//!
+//! Owns all tables, the wheel, and what waits to be pulled. What the inputs mean is in the modules beside it:
+//! [`conn`](super::conn) and [`request`](super::request) for HTTP, [`calls`](super::calls) for POSTs,
+//! [`session`](super::session), [`stream`](super::stream) and [`listener`](super::listener) for what lives longer.
+//!
+//! Invariants: keys from outside are checked by generation, so a late word of the shell or the backend about something
+//! that is no more changes nothing; effects are pulled in the order they arose.
 
-use super::seam::*;
+use super::{
+    calls::{CallEntry, Outcome, Post},
+    census::Census,
+    config::CoreConfig,
+    conn::Conn,
+    counters::Counters,
+    http::DateText,
+    ids::Generations,
+    output::Output,
+    queue::{Class, Message},
+    seam::*,
+    session::Session,
+    sse,
+    stream::Stream,
+    table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
+    wheel::{TimerId, Wheel},
+};
 use bytes::{Bytes, BytesMut};
-use std::{net::IpAddr, sync::Arc};
-
-/// What a core is told once, at start.
-#[derive(Clone, Debug)]
-pub struct CoreConfig {
-    /// How many shards the process has.
-    pub shards: u16,
-}
+use std::{collections::VecDeque, fmt, rc::Rc, sync::Arc};
 
 /// One shard's sessions, streams, connections and timers.
-#[derive(Debug)]
 pub struct Shard {
-    id: ShardId,
+    pub(super) id: ShardId,
+    pub(super) config: Arc<CoreConfig>,
+    pub(super) census: Arc<Census>,
+    pub(super) entropy: Box<dyn Entropy>,
+    pub(super) generations: Generations,
+    pub(super) wheel: Wheel<Deadline>,
+    pub(super) conns: Table<ConnSlot, Conn>,
+    pub(super) sessions: Table<SessionSlot, Session>,
+    pub(super) streams: Table<StreamSlot, Stream>,
+    pub(super) posts: Table<PostSlot, Post>,
+    pub(super) calls: Table<CallSlot, CallEntry>,
+    pub(super) counters: Counters,
+    pub(super) date: DateText,
+    date_unix_s: u64,
+    /// Emptied output queues, for reuse.
+    pub(super) outputs: Vec<Box<Output>>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) with_output: VecDeque<ConnKey>,
+    pub(super) with_comment: VecDeque<ConnKey>,
+    broadcasts: VecDeque<Broadcast>,
+    pub(super) drain: Option<Drain>,
+}
+
+/// Whose deadline a timer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deadline {
+    Conn(ConnSlot),
+    Session(SessionSlot),
+    Stream(StreamSlot),
+    Post(PostSlot),
+    /// What the session waits for from its client.
+    Asks(SessionSlot),
+    /// Lost replies kept for the session.
+    Recovery(SessionSlot),
+}
+
+/// A message on its way to every session, some sessions per turn.
+#[derive(Debug)]
+struct Broadcast {
+    kind: NotificationKind,
+    message: Message,
+    /// The next session slot to look at, and where to stop.
+    next: usize,
+    end: usize,
+    /// Sessions begun later do not get it.
+    before: Generation,
+}
+
+/// A stop under way: the next connection slot to look at.
+#[derive(Debug)]
+pub(super) struct Drain {
+    next: usize,
 }
 
 /// The result of [`Shard::connect`].
@@ -26,132 +92,290 @@ pub enum Admission {
     Refused(&'static [u8]),
 }
 
+/// How many entries of each kind a shard holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Population {
+    /// Connections, ending ones included.
+    pub conns: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Streams: attached, or kept for replay.
+    pub streams: usize,
+    /// Calls in flight.
+    pub calls: usize,
+    /// Armed timers.
+    pub timers: usize,
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard")
+            .field("id", &self.id)
+            .field("population", &self.population())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Shard {
-    /// A shard without connections. `entropy` feeds session ids and tags.
-    pub fn new(id: ShardId, _config: Arc<CoreConfig>, _entropy: Box<dyn Entropy>, _now: Now) -> Self {
-        Shard { id }
+    /// A shard without connections. `census` is shared by all shards of the process; `entropy` feeds session ids.
+    pub fn new(
+        id: ShardId,
+        config: Arc<CoreConfig>,
+        census: Arc<Census>,
+        entropy: Box<dyn Entropy>,
+        now: Now,
+    ) -> Self {
+        let (conns, sessions) = capacities(&config);
+        Shard {
+            id,
+            census,
+            entropy,
+            generations: Generations::default(),
+            wheel: Wheel::new(now.ms, conns + sessions),
+            conns: Table::with_capacity(conns),
+            sessions: Table::with_capacity(sessions),
+            streams: Table::with_capacity(conns),
+            posts: Table::with_capacity(0),
+            calls: Table::with_capacity(0),
+            counters: Counters::default(),
+            date: DateText::from_unix_s(now.unix_s),
+            date_unix_s: now.unix_s,
+            outputs: Vec::new(),
+            effects: VecDeque::new(),
+            with_output: VecDeque::new(),
+            with_comment: VecDeque::new(),
+            broadcasts: VecDeque::new(),
+            drain: None,
+            config,
+        }
     }
 
-    // --- Inputs -------------------------------------------------------------------------------
+    // --- Inputs --------------------------------------------------------------------------------
 
     /// A connection was accepted.
-    pub fn connect(&mut self, _peer: IpAddr, _now: Now) -> Admission {
-        todo!()
+    pub fn connect(&mut self, now: Now) -> Admission {
+        self.keep_date(now);
+        self.admit(now)
     }
 
     /// A connection arrived from another shard with `bytes` already read, starting at a request line.
-    pub fn adopt(&mut self, _peer: IpAddr, _bytes: BytesMut, _now: Now) -> ConnKey {
-        todo!()
+    pub fn adopt(&mut self, bytes: BytesMut, now: Now) -> ConnKey {
+        self.keep_date(now);
+        self.adopt_conn(bytes, now)
     }
 
     /// The buffer to receive into: what is kept of an unfinished message, with room for more. `None`: any
     /// empty buffer will do.
-    pub fn take_input(&mut self, _conn: ConnKey) -> Option<BytesMut> {
-        todo!()
+    pub fn take_input(&mut self, conn: ConnKey) -> Option<BytesMut> {
+        let conn = self.find_conn(conn)?;
+        self.lend_input(conn)
     }
 
     /// Bytes were received: `buffer` is the one from [`take_input`](Self::take_input) with the new bytes
     /// appended. Returns a buffer that is no longer needed, for reuse.
-    pub fn received(&mut self, _conn: ConnKey, _buffer: BytesMut, _now: Now) -> Option<BytesMut> {
-        todo!()
+    pub fn received(&mut self, conn: ConnKey, buffer: BytesMut, now: Now) -> Option<BytesMut> {
+        self.keep_date(now);
+        match self.find_conn(conn) {
+            Some(conn) => self.take_in(conn, buffer, now),
+            None => Some(buffer),
+        }
     }
 
-    /// `count` bytes of what the last [`fill`](Self::fill) of this connection gave were taken by the
-    /// kernel; `unacknowledged` is not known. A short count is followed by another `fill`.
-    pub fn wrote(&mut self, _conn: ConnKey, _count: usize, _now: Now) {
-        todo!()
+    /// The kernel took `count` bytes of what the last [`fill`](Self::fill) of this connection gave. If there is more
+    /// to write the connection is named by [`next_output`](Self::next_output) again.
+    pub fn wrote(&mut self, conn: ConnKey, count: usize, now: Now) {
+        self.keep_date(now);
+        if let Some(conn) = self.find_conn(conn) {
+            self.output_taken(conn, count, now);
+        }
     }
 
-    /// The peer will send nothing more (end of file, or `POLLRDHUP`), but may still read.
-    pub fn half_closed(&mut self, _conn: ConnKey, _unacknowledged: usize, _now: Now) {
-        todo!()
+    /// The peer will send nothing more (end of file, or `POLLRDHUP`), but may still read. `unacknowledged` is what
+    /// `SIOCOUTQ` says at that moment, in bytes.
+    pub fn half_closed(&mut self, conn: ConnKey, unacknowledged: usize, now: Now) {
+        if let Some(conn) = self.find_conn(conn) {
+            self.peer_half_closed(conn, unacknowledged, now);
+        }
     }
 
     /// The connection is dead (reset, time-out, write error). Answered with [`Effect::Close`].
-    pub fn lost(&mut self, _conn: ConnKey, _unacknowledged: usize, _now: Now) {
-        todo!()
+    pub fn lost(&mut self, conn: ConnKey, unacknowledged: usize, now: Now) {
+        if let Some(conn) = self.find_conn(conn) {
+            self.peer_lost(conn, unacknowledged, now);
+        }
     }
 
-    /// The answer to [`Effect::Measure`].
-    pub fn unacknowledged(&mut self, _conn: ConnKey, _bytes: usize, _now: Now) {
-        todo!()
+    /// The answer to [`Effect::Measure`], in bytes.
+    pub fn unacknowledged(&mut self, conn: ConnKey, bytes: usize, now: Now) {
+        if let Some(conn) = self.find_conn(conn) {
+            self.conn_measured(conn, bytes, now);
+        }
     }
 
-    /// The connection's descriptor is closed and no operation is in flight: its slot may be reused.
-    pub fn closed(&mut self, _conn: ConnKey) {
-        todo!()
+    /// No operation is in flight and the descriptor is about to be closed: the slot may be reused.
+    /// `unacknowledged` is the last word of `SIOCOUTQ`, in bytes.
+    pub fn closed(&mut self, conn: ConnKey, unacknowledged: usize, now: Now) {
+        if let Some(conn) = self.find_conn(conn) {
+            self.conn_closed(conn, unacknowledged, now);
+        }
     }
 
     /// The backend says something.
-    pub fn tell(&mut self, _tell: Tell, _now: Now) {
-        todo!()
+    pub fn tell(&mut self, tell: Tell, now: Now) {
+        let heard = match tell {
+            Tell::Respond(call, answer) => self.find_call(call).map(|call| {
+                let answer = self.bounded(answer);
+                self.finish_call(call, Outcome::Answered(answer), now);
+            }),
+            Tell::Notify(call, notification) => self.find_call(call).map(|call| {
+                if self.is_bounded(&notification.json) {
+                    self.notify_call(call, &notification, now);
+                }
+            }),
+            Tell::Announce(session, notification) => self.find_session_key(session).map(|session| {
+                if self.is_bounded(&notification.json) {
+                    let message = message_of(&notification.kind, sse::payload(&notification.json));
+                    self.notify_session(session, &notification.kind, message, now);
+                }
+            }),
+            Tell::Broadcast(notification) => {
+                if self.is_bounded(&notification.json) {
+                    let payload = sse::payload(&notification.json);
+                    let announcement = Announcement { kind: notification.kind, payload };
+                    self.broadcast(announcement.clone());
+                    self.effects.push_back(Effect::Broadcast(announcement));
+                }
+                Some(())
+            }
+            Tell::Request(request) => match self.find_session_key(request.session) {
+                Some(session) => Some(self.ask_client(session, request, now)),
+                None => {
+                    self.ask(Ask::Answered(request.id, Err(super::asks::session_ended())));
+                    None
+                }
+            },
+            Tell::CloseStream(call, retry_ms) => {
+                self.find_call(call).map(|call| self.close_call_stream(call, retry_ms, now))
+            }
+            Tell::CloseListeners(session, retry_ms) => {
+                self.find_session_key(session).map(|session| self.close_listeners(session, retry_ms, now))
+            }
+        };
+        if heard.is_none() {
+            self.counters.tells_stale += 1;
+        }
     }
 
-    /// Another shard's broadcast.
-    pub fn broadcast(&mut self, _announcement: Announcement, _now: Now) {
-        todo!()
+    /// A message for every session of this shard; [`pump`](Self::pump) hands it out.
+    pub fn broadcast(&mut self, announcement: Announcement) {
+        let message = message_of(&announcement.kind, announcement.payload);
+        self.broadcasts.push_back(Broadcast {
+            kind: announcement.kind,
+            message,
+            next: 0,
+            end: self.sessions.index_end(),
+            before: self.generations.issue(),
+        });
     }
 
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
-    pub fn drain(&mut self, _now: Now) {
-        todo!()
+    pub fn drain(&mut self) {
+        if self.drain.is_none() {
+            self.drain = Some(Drain { next: 0 });
+        }
     }
 
-    /// Expires due timers, at most `budget`. Call once per turn, and again in the next turn while
-    /// [`next_deadline_ms`](Self::next_deadline_ms) is not in the future.
-    pub fn tick(&mut self, _now: Now, _budget: usize) {
-        todo!()
+    /// Expires due timers, looking at no more than `budget`. Call it every turn; as long as
+    /// [`next_deadline_ms`](Self::next_deadline_ms) is not in the future there is more to expire.
+    pub fn tick(&mut self, now: Now, budget: usize) {
+        self.keep_date(now);
+        let mut budget = budget;
+        while let Some(expired) = self.wheel.pop_due(now.ms, &mut budget) {
+            match expired.owner {
+                Deadline::Conn(conn) => self.conn_expired(conn, now),
+                Deadline::Session(session) => self.session_expired(session, now),
+                Deadline::Stream(stream) => self.stream_expired(stream, now),
+                Deadline::Post(post) => self.post_expired(post, now),
+                Deadline::Asks(session) => self.asks_expired(session, now),
+                Deadline::Recovery(session) => self.recovery_expired(session, now),
+            }
+        }
     }
 
-    // --- Effects ------------------------------------------------------------------------------
+    // --- Effects -------------------------------------------------------------------------------
 
-    /// The next thing to be done, in order; `None` when the turn's effects are done.
+    /// The next thing to be done, in order; `None` when there is nothing at present.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        todo!()
+        loop {
+            match self.effects.pop_front()? {
+                // The connection's slot stays taken until the shell takes the descriptor.
+                Effect::Move(moved) => match self.find_conn(moved.conn) {
+                    Some(conn) => return Some(Effect::Move(self.depart(conn, moved.shard))),
+                    None => continue,
+                },
+                effect => return Some(effect),
+            }
+        }
     }
 
-    /// Whether broadcasts are under way that wait for [`pump`](Self::pump).
+    /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
-        todo!()
+        !self.broadcasts.is_empty()
+            || self.drain.as_ref().is_some_and(|drain| drain.next < self.conns.index_end())
     }
 
-    /// Hands broadcasts under way to at most `budget` further sessions.
-    pub fn pump(&mut self, _budget: usize, _now: Now) {
-        todo!()
+    /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions or connections.
+    pub fn pump(&mut self, budget: usize, now: Now) {
+        let mut budget = budget;
+        self.pump_drain(&mut budget, now);
+        while budget > 0 && !self.broadcasts.is_empty() {
+            self.pump_broadcast(&mut budget, now);
+        }
     }
 
-    /// A connection that has output (replies and events), or `None`. Each is named once until it is filled. Skip it while a write
-    /// of it is in flight; [`wrote`](Self::wrote) names it again if there is more.
+    /// A connection that has output (replies and events), or `None`. Skip it while a write of it is in flight:
+    /// [`wrote`](Self::wrote) names it again if there is more.
     pub fn next_output(&mut self) -> Option<ConnKey> {
-        todo!()
+        self.with_output.pop_front()
     }
 
-    /// A connection whose keep-alive comment is due, or `None`; as [`next_output`](Self::next_output), but
-    /// budgeted by the caller.
+    /// A connection whose keep-alive comment is due, or `None`. Each counts against the caller's budget.
     pub fn next_comment(&mut self) -> Option<ConnKey> {
-        todo!()
+        while let Some(key) = self.with_comment.pop_front() {
+            if self.find_conn(key).is_some_and(|conn| self.wants_comment(conn)) {
+                return Some(key);
+            }
+        }
+        None
     }
 
-    /// Appends the next pieces to be written on this connection to `pieces` (at most
-    /// [`SLICES_PER_WRITE_MAX`](crate::limits::SLICES_PER_WRITE_MAX) in all). The pieces stay valid until the
-    /// caller drops them; call [`wrote`](Self::wrote) before the next `fill` of the same connection.
-    pub fn fill(&mut self, _conn: ConnKey, _pieces: &mut Vec<Piece>) {
-        todo!()
+    /// Whether comments are due that were not pulled yet.
+    pub fn has_comments(&self) -> bool {
+        !self.with_comment.is_empty()
+    }
+
+    /// Appends the next pieces to be written on this connection to `pieces`, at most
+    /// [`SLICES_PER_WRITE_MAX`](crate::limits::SLICES_PER_WRITE_MAX) in all. Only while no write of it is in flight. What is
+    /// appended must be reported with [`wrote`](Self::wrote), or the connection as [`lost`](Self::lost).
+    pub fn fill(&mut self, conn: ConnKey, pieces: &mut Vec<Piece>) {
+        if let Some(conn) = self.find_conn(conn) {
+            self.lend_output(conn, pieces);
+        }
     }
 
     /// What the connection's read side should be doing.
-    pub fn interest(&self, _conn: ConnKey) -> Interest {
-        todo!()
+    pub fn interest(&self, conn: ConnKey) -> Interest {
+        self.find_conn(conn).map_or(Interest::Nothing, |conn| self.read_interest(conn))
     }
 
     /// The earliest deadline in milliseconds of [`Now::ms`], or `None` when no timer is armed.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        todo!()
+        self.wheel.next_deadline_ms()
     }
 
-    /// Whether a drain is complete: no call in flight, nothing left to write.
+    /// Whether a drain is complete: everything looked at, no call in flight, nothing left to write.
     pub fn is_drained(&self) -> bool {
-        todo!()
+        self.draining() && !self.has_broadcasts() && self.calls.is_empty() && self.with_output.is_empty()
     }
 
     /// This shard's index.
@@ -159,11 +383,132 @@ impl Shard {
         self.id
     }
 
-    /// Reserved for refusals that the shell makes itself.
-    pub fn refusal_busy() -> &'static [u8] {
-        b""
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
-    /// Unused.
-    pub fn _unused(_: Bytes) {}
+    /// What is there now.
+    pub fn population(&self) -> Population {
+        Population {
+            conns: self.conns.len(),
+            sessions: self.sessions.len(),
+            streams: self.streams.len(),
+            calls: self.calls.len(),
+            timers: self.wheel.len(),
+        }
+    }
+
+    // --- For the modules beside ----------------------------------------------------------------
+
+    pub(super) fn draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) {
+        self.effects.push_back(Effect::Ask(ask));
+    }
+
+    /// Makes sure that a timer fires at `deadline_ms` or earlier.
+    pub(super) fn arm_no_later(
+        &mut self,
+        timer: Option<TimerId>,
+        deadline_ms: u64,
+        owner: Deadline,
+    ) -> TimerId {
+        match timer {
+            None => self.wheel.arm(deadline_ms, owner),
+            Some(timer) => {
+                if self.wheel.deadline_ms(timer).is_some_and(|armed_ms| armed_ms > deadline_ms) {
+                    self.wheel.rearm(timer, deadline_ms);
+                }
+                timer
+            }
+        }
+    }
+
+    fn find_conn(&self, key: ConnKey) -> Option<ConnSlot> {
+        self.conns.find(key.slot, key.generation)
+    }
+
+    pub(super) fn find_call(&self, key: CallKey) -> Option<CallSlot> {
+        self.calls.find(key.slot, key.generation)
+    }
+
+    pub(super) fn find_session_key(&self, key: SessionKey) -> Option<SessionSlot> {
+        self.sessions.find(key.slot, key.generation)
+    }
+
+    fn keep_date(&mut self, now: Now) {
+        if self.date_unix_s != now.unix_s {
+            self.date_unix_s = now.unix_s;
+            self.date = DateText::from_unix_s(now.unix_s);
+        }
+    }
+
+    fn is_bounded(&mut self, json: &Bytes) -> bool {
+        let fits = json.len() <= self.config.message_bytes_max;
+        if !fits {
+            self.counters.messages_oversized += 1;
+        }
+        fits
+    }
+
+    /// The answer, unless it is larger than a message may be.
+    fn bounded(
+        &mut self,
+        answer: Result<Bytes, super::jsonrpc::RpcError>,
+    ) -> Result<Bytes, super::jsonrpc::RpcError> {
+        let result = answer?;
+        if self.is_bounded(&result) {
+            return Ok(result);
+        }
+        let error = super::jsonrpc::RpcError::internal_error();
+        Err(super::jsonrpc::RpcError {
+            message: "the result is larger than the server sends".into(),
+            ..error
+        })
+    }
+
+    fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
+        let Some(broadcast) = self.broadcasts.front_mut() else { return };
+        if broadcast.next >= broadcast.end {
+            self.broadcasts.pop_front();
+            return;
+        }
+        let index = broadcast.next;
+        broadcast.next += 1;
+        *budget -= 1;
+        let before = broadcast.before;
+        let Some((slot, session)) = self.sessions.at(index) else { return };
+        if session.is_older_than(before) {
+            let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
+            self.notify_session(slot, &kind, message, now);
+        }
+    }
+
+    fn pump_drain(&mut self, budget: &mut usize, now: Now) {
+        let end = self.conns.index_end();
+        while *budget > 0
+            && let Some(drain) = &mut self.drain
+            && drain.next < end
+        {
+            let index = drain.next;
+            drain.next += 1;
+            *budget -= 1;
+            if let Some((conn, _)) = self.conns.at(index) {
+                self.drain_conn(conn, now);
+            }
+        }
+    }
+}
+
+fn message_of(kind: &NotificationKind, payload: Bytes) -> Message {
+    Message { class: Class::of(kind), payload: Rc::new(payload) }
+}
+
+/// Entries reserved for connections and sessions: their caps, shared fairly with room for imbalance.
+fn capacities(config: &CoreConfig) -> (usize, usize) {
+    let share = |max: usize| (max / usize::from(config.shards)).saturating_mul(5) / 4 + 64;
+    (share(config.connections_max.min(1 << 20)), share(config.sessions_max.min(1 << 21)))
 }

@@ -1,0 +1,400 @@
+//! What the user typed: flags, their help, their environment variables, and where each value came from.
+//!
+//! Owns the words of the command line. It decides nothing that the program needs to know: it turns what was
+//! typed into a [`Config`], which has the rules. Defaults come from [`limits`], so that the help cannot differ
+//! from the truth.
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use moorline::config::*;
+use moorline::limits;
+use moorline::units::{ByteSize, Millis};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
+
+/// A command line that was understood.
+#[derive(Debug)]
+pub(crate) struct Typed {
+    flags: Serve,
+    matches: ArgMatches,
+}
+
+impl Typed {
+    /// Reads the arguments of this process. Prints help, version or a usage error and exits where that is
+    /// what was asked for or deserved (codes 0 and 2).
+    pub(crate) fn read() -> Self {
+        let matches = Cli::command().get_matches();
+        Typed::from_matches(matches).unwrap_or_else(|error| error.exit())
+    }
+
+    fn from_matches(mut matches: ArgMatches) -> Result<Self, clap::Error> {
+        if let Some((_, of_command)) = matches.remove_subcommand() {
+            matches = of_command;
+        }
+        Ok(Typed { flags: Serve::from_arg_matches(&matches)?, matches })
+    }
+
+    /// Whether to print the configuration instead of serving it.
+    pub(crate) fn wants_config_printed(&self) -> bool {
+        self.flags.print_config
+    }
+
+    /// The configuration that was asked for, not yet validated.
+    pub(crate) fn config(&self, machine: &Machine) -> Config {
+        self.flags.config(machine)
+    }
+
+    /// One line for each setting: name, value, and where the value comes from.
+    pub(crate) fn describe(&self, config: &Config) -> String {
+        let entries = config.entries();
+        let name_width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let value_width = entries.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
+        let mut lines = String::new();
+        for (name, value) in &entries {
+            let source = self.source(name);
+            writeln!(lines, "{name:name_width$}  {value:value_width$}  {source}")
+                .expect("a String takes all");
+        }
+        lines
+    }
+
+    fn source(&self, flag: &str) -> String {
+        match self.matches.value_source(&flag.replace('-', "_")) {
+            Some(ValueSource::CommandLine) => format!("flag --{flag}"),
+            Some(ValueSource::EnvVariable) => format!("environment {}", variable(flag)),
+            _ => "default".to_owned(),
+        }
+    }
+}
+
+/// Ends the process with a usage error that reads like clap's own (code 2).
+pub(crate) fn refuse(reason: impl std::fmt::Display) -> ! {
+    Cli::command().error(clap::error::ErrorKind::ValueValidation, reason).exit()
+}
+
+/// The environment variable that mirrors a flag.
+fn variable(flag: &str) -> String {
+    format!("MOORLINE_{}", flag.replace('-', "_").to_ascii_uppercase())
+}
+
+/// Holds Model Context Protocol sessions and their event streams open, in very large numbers
+#[derive(Debug, Parser)]
+#[command(
+    name = "moorline",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    after_help = AFTER_HELP
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Commands>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    /// Serve MCP over HTTP; this is also what happens without a command
+    #[command(after_help = AFTER_HELP)]
+    Serve(Box<Serve>),
+}
+
+const AFTER_HELP: &str = "\
+Durations are whole numbers with a unit: 500ms, 15s, 2m, 1h, or a plain 0.
+Sizes are bytes, or whole numbers with a unit: 64KiB, 4MiB, 1GiB.
+A flag goes before its environment variable, which goes before the default.
+Exit codes: 0 stopped, 2 usage error, 3 this host cannot serve what was asked for.";
+
+const WHERE: &str = "Where to serve";
+const SESSIONS: &str = "Sessions and streams";
+const REPLIES: &str = "Replies";
+const REPLAY: &str = "Replay";
+const CONNECTIONS: &str = "Sizes and deadlines";
+const OPERATION: &str = "Operation";
+
+#[derive(Args, Debug)]
+struct Serve {
+    /// Address to listen on; may be repeated; port 0 lets the kernel choose
+    #[arg(long, env = "MOORLINE_LISTEN", value_name = "ADDRESS:PORT", help_heading = WHERE)]
+    #[arg(value_delimiter = ',', default_values_t = [default_listen()], value_parser = listen_address)]
+    listen: Vec<SocketAddr>,
+    /// Path of the MCP endpoint
+    #[arg(long, env = "MOORLINE_PATH", value_name = "PATH", help_heading = WHERE)]
+    #[arg(default_value_t)]
+    path: EndpointPath,
+    /// Host header to accept, or * for all; may be repeated [default: this machine's loopback names]
+    #[arg(long, env = "MOORLINE_ALLOW_HOST", value_name = "HOST[:PORT]", help_heading = WHERE)]
+    #[arg(value_delimiter = ',')]
+    allow_host: Vec<AllowedHost>,
+    /// Origin header to accept, or * for all; may be repeated [default: loopback origins]
+    #[arg(long, env = "MOORLINE_ALLOW_ORIGIN", value_name = "ORIGIN", help_heading = WHERE)]
+    #[arg(value_delimiter = ',')]
+    allow_origin: Vec<AllowedOrigin>,
+    /// Threads to serve with, 1 to 256 [default: one for each usable core]
+    #[arg(long, env = "MOORLINE_SHARDS", value_name = "COUNT", help_heading = WHERE)]
+    #[arg(value_parser = count::<u16>)]
+    shards: Option<u16>,
+    /// Submission queue entries of each thread's ring, a power of two
+    #[arg(long, env = "MOORLINE_RING_ENTRIES", value_name = "COUNT", help_heading = WHERE)]
+    #[arg(default_value_t = limits::RING_ENTRIES, value_parser = count::<u32>)]
+    ring_entries: u32,
+    /// Connections at one time [default: what the open-file limit allows]
+    #[arg(long, env = "MOORLINE_MAX_CONNECTIONS", value_name = "COUNT", help_heading = WHERE)]
+    #[arg(value_parser = count::<usize>)]
+    max_connections: Option<usize>,
+
+    /// Sessions at one time
+    #[arg(long, env = "MOORLINE_MAX_SESSIONS", value_name = "COUNT", help_heading = SESSIONS)]
+    #[arg(default_value_t = limits::SESSIONS_MAX, value_parser = count::<usize>)]
+    max_sessions: usize,
+    /// End a session after this long without activity
+    #[arg(long, env = "MOORLINE_SESSION_IDLE_TIMEOUT", value_name = "DURATION", help_heading = SESSIONS)]
+    #[arg(default_value_t = Millis(limits::SESSION_IDLE_TIMEOUT_MS))]
+    session_idle_timeout: Millis,
+    /// End a session that does nothing after initialize
+    #[arg(long, env = "MOORLINE_HANDSHAKE_TIMEOUT", value_name = "DURATION", help_heading = SESSIONS)]
+    #[arg(default_value_t = Millis(limits::HANDSHAKE_TIMEOUT_MS))]
+    handshake_timeout: Millis,
+    /// Send a comment on a stream that was silent for this long; 0 disables
+    #[arg(long, env = "MOORLINE_KEEP_ALIVE", value_name = "DURATION", help_heading = SESSIONS)]
+    #[arg(default_value_t = Millis(limits::KEEP_ALIVE_MS))]
+    keep_alive: Millis,
+    /// Which GET of a session receives its messages
+    #[arg(long, env = "MOORLINE_LISTENER_POLICY", value_name = "POLICY", help_heading = SESSIONS)]
+    #[arg(default_value_t = ListenerPolicy::First)]
+    listener_policy: ListenerPolicy,
+
+    /// How a POST is answered
+    #[arg(long, env = "MOORLINE_RESPONSE_MODE", value_name = "MODE", help_heading = REPLIES)]
+    #[arg(default_value_t = ResponseMode::Auto)]
+    response_mode: ResponseMode,
+    /// Make a reply a stream when nothing came for this long
+    #[arg(long, env = "MOORLINE_SSE_AFTER", value_name = "DURATION", help_heading = REPLIES)]
+    #[arg(default_value_t = Millis(limits::SSE_AFTER_MS))]
+    sse_after: Millis,
+    /// Which streams of 2025-11-25 start with a priming event
+    #[arg(long, env = "MOORLINE_PRIMING", value_name = "WHICH", help_heading = REPLIES)]
+    #[arg(default_value_t = Priming::Auto)]
+    priming: Priming,
+    /// How long clients should wait before they reconnect
+    #[arg(long, env = "MOORLINE_RETRY", value_name = "DURATION", help_heading = REPLIES)]
+    #[arg(default_value_t = Millis(limits::RETRY_MS))]
+    retry: Millis,
+    /// Fail a call that has not answered after this long
+    #[arg(long, env = "MOORLINE_REQUEST_TIMEOUT", value_name = "DURATION", help_heading = REPLIES)]
+    #[arg(default_value_t = Millis(limits::REQUEST_TIMEOUT_MS))]
+    request_timeout: Millis,
+
+    /// Events kept for replay in each session
+    #[arg(long, env = "MOORLINE_REPLAY_EVENTS", value_name = "COUNT", help_heading = REPLAY)]
+    #[arg(default_value_t = limits::REPLAY_EVENTS_MAX, value_parser = count::<usize>)]
+    replay_events: usize,
+    /// Bytes kept for replay in each session
+    #[arg(long, env = "MOORLINE_REPLAY_BYTES", value_name = "SIZE", help_heading = REPLAY)]
+    #[arg(default_value_t = ByteSize(limits::REPLAY_BYTES_MAX))]
+    replay_bytes: ByteSize,
+    /// How long an interrupted stream can be resumed; longer than --write-timeout
+    #[arg(long, env = "MOORLINE_REPLAY_TTL", value_name = "DURATION", help_heading = REPLAY)]
+    #[arg(default_value_t = Millis(limits::REPLAY_TTL_MS))]
+    replay_ttl: Millis,
+    /// Give a plain GET the replies that were lost with their POST
+    #[arg(long, env = "MOORLINE_FRESH_GET_FALLBACK", value_name = "SWITCH", help_heading = REPLAY)]
+    #[arg(default_value_t = Switch::On)]
+    fresh_get_fallback: Switch,
+
+    /// Largest request body
+    #[arg(long, env = "MOORLINE_MAX_BODY", value_name = "SIZE", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = ByteSize(limits::BODY_BYTES_MAX))]
+    max_body: ByteSize,
+    /// Largest message of the backend
+    #[arg(long, env = "MOORLINE_MAX_MESSAGE", value_name = "SIZE", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = ByteSize(limits::MESSAGE_BYTES_MAX))]
+    max_message: ByteSize,
+    /// Bytes that may wait behind the message being written to a stream
+    #[arg(long, env = "MOORLINE_WRITE_BUFFER", value_name = "SIZE", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = ByteSize(limits::WRITE_BUFFER_BYTES_MAX))]
+    write_buffer: ByteSize,
+    /// From the first byte of a request to the end of its header
+    #[arg(long, env = "MOORLINE_HEADER_TIMEOUT", value_name = "DURATION", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = Millis(limits::HEADER_TIMEOUT_MS))]
+    header_timeout: Millis,
+    /// From the end of the header to the end of the body
+    #[arg(long, env = "MOORLINE_BODY_TIMEOUT", value_name = "DURATION", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = Millis(limits::BODY_TIMEOUT_MS))]
+    body_timeout: Millis,
+    /// Between two requests of a connection
+    #[arg(long, env = "MOORLINE_IDLE_TIMEOUT", value_name = "DURATION", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = Millis(limits::IDLE_TIMEOUT_MS))]
+    idle_timeout: Millis,
+    /// Cut a connection whose output makes no progress for this long
+    #[arg(long, env = "MOORLINE_WRITE_TIMEOUT", value_name = "DURATION", help_heading = CONNECTIONS)]
+    #[arg(default_value_t = Millis(limits::WRITE_TIMEOUT_MS))]
+    write_timeout: Millis,
+
+    /// What running calls get to finish after SIGTERM or SIGINT
+    #[arg(long, env = "MOORLINE_SHUTDOWN_GRACE", value_name = "DURATION", help_heading = OPERATION)]
+    #[arg(default_value_t = Millis(limits::SHUTDOWN_GRACE_MS))]
+    shutdown_grace: Millis,
+    /// The least severe events that are logged, to stderr
+    #[arg(long, env = "MOORLINE_LOG_LEVEL", value_name = "LEVEL", help_heading = OPERATION)]
+    #[arg(default_value_t = Verbosity::Info)]
+    log_level: Verbosity,
+    /// How they are written
+    #[arg(long, env = "MOORLINE_LOG_FORMAT", value_name = "FORMAT", help_heading = OPERATION)]
+    #[arg(default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// Print every setting with its value and where that comes from, and exit
+    #[arg(long, help_heading = OPERATION)]
+    print_config: bool,
+}
+
+impl Serve {
+    fn config(&self, machine: &Machine) -> Config {
+        let shards = self.shards.unwrap_or_else(|| machine.shards());
+        let connections_default = || machine.connections_default(shards, self.listen.len());
+        Config {
+            listen: self.listen.clone(),
+            path: self.path.clone(),
+            allow_hosts: self.allow_host.clone(),
+            allow_origins: self.allow_origin.clone(),
+            shards,
+            ring_entries: self.ring_entries,
+            connections_max: self.max_connections.unwrap_or_else(connections_default),
+            sessions_max: self.max_sessions,
+            session_idle_timeout_ms: self.session_idle_timeout.0,
+            handshake_timeout_ms: self.handshake_timeout.0,
+            keep_alive_ms: self.keep_alive.0,
+            listener_policy: self.listener_policy,
+            response_mode: self.response_mode,
+            sse_after_ms: self.sse_after.0,
+            priming: self.priming,
+            retry_ms: self.retry.0,
+            request_timeout_ms: self.request_timeout.0,
+            replay_events_max: self.replay_events,
+            replay_bytes_max: self.replay_bytes.0,
+            replay_ttl_ms: self.replay_ttl.0,
+            fresh_get_fallback: self.fresh_get_fallback,
+            body_bytes_max: self.max_body.0,
+            message_bytes_max: self.max_message.0,
+            write_buffer_bytes_max: self.write_buffer.0,
+            header_timeout_ms: self.header_timeout.0,
+            body_timeout_ms: self.body_timeout.0,
+            idle_timeout_ms: self.idle_timeout.0,
+            write_timeout_ms: self.write_timeout.0,
+            shutdown_grace_ms: self.shutdown_grace.0,
+            log_level: self.log_level,
+            log_format: self.log_format,
+        }
+    }
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080")
+}
+
+fn count<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => "too large",
+        _ => "expected a whole number",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use clap::Command;
+    use std::collections::BTreeSet;
+
+    const MACHINE: Machine = Machine { cores: 4, open_files_max: 20_000 };
+
+    fn typed(args: &[&str]) -> Typed {
+        let matches = Cli::command().try_get_matches_from([&["moorline"], args].concat()).unwrap();
+        Typed::from_matches(matches).unwrap()
+    }
+
+    /// The flags that set something.
+    fn settings(command: &Command) -> Vec<&clap::Arg> {
+        let actions = ["help", "version", "print-config"];
+        command.get_arguments().filter(|arg| !actions.contains(&arg.get_long().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_commands_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_typed_is_the_default_configuration() {
+        assert_eq!(typed(&[]).config(&MACHINE), Config::for_machine(&MACHINE));
+        assert_eq!(typed(&["serve"]).config(&MACHINE), Config::for_machine(&MACHINE));
+    }
+
+    #[test]
+    fn flags_mean_the_same_with_and_without_the_command() {
+        let flags =
+            ["--listen", "[::1]:0", "--listen=0.0.0.0:81,0.0.0.0:82", "--keep-alive", "0", "--shards=2"];
+        let bare = typed(&flags).config(&MACHINE);
+        assert_eq!(bare, typed(&[&["serve"], &flags[..]].concat()).config(&MACHINE));
+        assert_eq!((bare.listen.len(), bare.keep_alive_ms, bare.shards), (3, 0, 2));
+    }
+
+    #[test]
+    fn every_setting_has_help_a_heading_a_variable_and_a_default() {
+        let command = Cli::command();
+        for arg in settings(&command) {
+            let flag = arg.get_long().unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(arg.get_help_heading().is_some(), "{flag}");
+            assert_eq!(arg.get_env().unwrap().to_str().unwrap(), variable(flag));
+            assert!(!arg.get_default_values().is_empty() || help.contains("[default: "), "{flag}");
+        }
+    }
+
+    #[test]
+    fn every_setting_is_printed_and_set_by_its_own_flag() {
+        let command = Cli::command();
+        let flags: Vec<_> = settings(&command).into_iter().map(|arg| arg.get_long().unwrap()).collect();
+        let entries: Vec<_> =
+            Config::for_machine(&MACHINE).entries().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(flags.iter().collect::<BTreeSet<_>>(), entries.iter().collect::<BTreeSet<_>>());
+
+        for flag in flags {
+            let value = [
+                "7s",
+                "7KiB",
+                "7",
+                "on",
+                "off",
+                "latest",
+                "json",
+                "debug",
+                "/x",
+                "a.example",
+                "http://a",
+                "1.1.1.1:1",
+            ];
+            let default = typed(&[]).config(&MACHINE).entries();
+            let change = value.iter().find_map(|value| {
+                let args = ["moorline".to_owned(), format!("--{flag}={value}")];
+                let typed = Typed::from_matches(Cli::command().try_get_matches_from(args).ok()?).unwrap();
+                let entries = typed.config(&MACHINE).entries();
+                let changed: Vec<_> = entries.into_iter().filter(|entry| !default.contains(entry)).collect();
+                (!changed.is_empty()).then_some(changed)
+            });
+            let changed: Vec<_> = change.unwrap().into_iter().map(|(name, _)| name).collect();
+            if flag == "shards" {
+                assert_eq!(
+                    changed,
+                    ["shards", "max-connections"],
+                    "the default of the second depends on the first"
+                );
+            } else {
+                assert_eq!(changed, [flag]);
+            }
+        }
+    }
+}

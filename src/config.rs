@@ -1,0 +1,694 @@
+//! What the program needs to know before it starts.
+//!
+//! Owns every setting as a typed value, and the rules that hold between them. It knows nothing of flags being
+//! typed or variables being set: the binary does that, an embedding program fills in a [`Config`] itself. A
+//! [`Config`] that went through [`Config::validated`] can be served on this machine as far as anyone can tell
+//! without trying.
+//!
+//! Errors name the flag that is to be changed, and what it may be.
+
+use crate::limits;
+use crate::units::{ByteSize, Millis};
+use clap::ValueEnum;
+use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr};
+use thiserror::Error;
+
+/// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    // --- Where ---
+    /// Addresses to listen on, at least one; port 0 lets the kernel choose.
+    pub listen: Vec<SocketAddr>,
+    /// The MCP endpoint.
+    pub path: EndpointPath,
+    /// `Host` values to accept; empty: the names of this machine's loopback.
+    pub allow_hosts: Vec<AllowedHost>,
+    /// `Origin` values to accept; empty: those of this machine's loopback.
+    pub allow_origins: Vec<AllowedOrigin>,
+    /// Threads, each with its own ring: 1 to [`limits::SHARDS_MAX`].
+    pub shards: u16,
+    /// Submission queue entries of each ring: a power of two.
+    pub ring_entries: u32,
+    /// Connections of the process.
+    pub connections_max: usize,
+
+    // --- Sessions and their streams ---
+    /// Sessions of the process.
+    pub sessions_max: usize,
+    /// A session without activity ends after this long.
+    pub session_idle_timeout_ms: u64,
+    /// A session that does nothing after `initialize` ends after this long.
+    pub handshake_timeout_ms: u64,
+    /// Silence after which a stream gets a comment; 0: never.
+    pub keep_alive_ms: u64,
+    /// Which GET of a session receives its messages.
+    pub listener_policy: ListenerPolicy,
+
+    // --- Replies ---
+    /// How a POST is answered.
+    pub response_mode: ResponseMode,
+    /// Silence of a call after which its reply becomes a stream.
+    pub sse_after_ms: u64,
+    /// Which streams start with a priming event.
+    pub priming: Priming,
+    /// The `retry` hint of primed streams.
+    pub retry_ms: u64,
+    /// A call that never answers fails after this long.
+    pub request_timeout_ms: u64,
+
+    // --- Replay ---
+    /// Events kept per session.
+    pub replay_events_max: usize,
+    /// Bytes kept per session.
+    pub replay_bytes_max: usize,
+    /// How long an ended stream can be resumed.
+    pub replay_ttl_ms: u64,
+    /// Whether a plain GET gets replies that were lost with their POST.
+    pub fresh_get_fallback: Switch,
+
+    // --- Sizes and deadlines of connections ---
+    /// A request's body.
+    pub body_bytes_max: usize,
+    /// A message of the backend.
+    pub message_bytes_max: usize,
+    /// Bytes that may wait behind the frame being written.
+    pub write_buffer_bytes_max: usize,
+    /// From the first byte of a request to the end of its head.
+    pub header_timeout_ms: u64,
+    /// From the end of the head to the end of the body.
+    pub body_timeout_ms: u64,
+    /// Between two requests.
+    pub idle_timeout_ms: u64,
+    /// Output that makes no progress.
+    pub write_timeout_ms: u64,
+
+    // --- Operation ---
+    /// What running calls get to finish after a stop signal.
+    pub shutdown_grace_ms: u64,
+    /// The least severe events that are logged.
+    pub log_level: Verbosity,
+    /// How they are written.
+    pub log_format: LogFormat,
+}
+
+impl Config {
+    /// The defaults on a machine like this one.
+    pub fn for_machine(machine: &Machine) -> Self {
+        let listen = vec![default_listen()];
+        let shards = machine.shards();
+        Config {
+            connections_max: machine.connections_default(shards, listen.len()),
+            listen,
+            path: EndpointPath::default(),
+            allow_hosts: Vec::new(),
+            allow_origins: Vec::new(),
+            shards,
+            ring_entries: limits::RING_ENTRIES,
+            sessions_max: limits::SESSIONS_MAX,
+            session_idle_timeout_ms: limits::SESSION_IDLE_TIMEOUT_MS,
+            handshake_timeout_ms: limits::HANDSHAKE_TIMEOUT_MS,
+            keep_alive_ms: limits::KEEP_ALIVE_MS,
+            listener_policy: ListenerPolicy::First,
+            response_mode: ResponseMode::Auto,
+            sse_after_ms: limits::SSE_AFTER_MS,
+            priming: Priming::Auto,
+            retry_ms: limits::RETRY_MS,
+            request_timeout_ms: limits::REQUEST_TIMEOUT_MS,
+            replay_events_max: limits::REPLAY_EVENTS_MAX,
+            replay_bytes_max: limits::REPLAY_BYTES_MAX,
+            replay_ttl_ms: limits::REPLAY_TTL_MS,
+            fresh_get_fallback: Switch::On,
+            body_bytes_max: limits::BODY_BYTES_MAX,
+            message_bytes_max: limits::MESSAGE_BYTES_MAX,
+            write_buffer_bytes_max: limits::WRITE_BUFFER_BYTES_MAX,
+            header_timeout_ms: limits::HEADER_TIMEOUT_MS,
+            body_timeout_ms: limits::BODY_TIMEOUT_MS,
+            idle_timeout_ms: limits::IDLE_TIMEOUT_MS,
+            write_timeout_ms: limits::WRITE_TIMEOUT_MS,
+            shutdown_grace_ms: limits::SHUTDOWN_GRACE_MS,
+            log_level: Verbosity::Info,
+            log_format: LogFormat::Text,
+        }
+    }
+
+    /// The same, if it makes sense and this machine can hold it.
+    ///
+    /// # Errors
+    /// The first rule that is broken, in a sentence that names the flag.
+    pub fn validated(self, machine: &Machine) -> Result<Self, ConfigError> {
+        self.check_nothing_is_zero()?;
+        self.check_threads()?;
+        self.check_relations()?;
+        self.check_machine(machine)?;
+        Ok(self)
+    }
+
+    fn check_nothing_is_zero(&self) -> Result<(), ConfigError> {
+        let durations = [
+            ("session-idle-timeout", self.session_idle_timeout_ms),
+            ("handshake-timeout", self.handshake_timeout_ms),
+            ("request-timeout", self.request_timeout_ms),
+            ("replay-ttl", self.replay_ttl_ms),
+            ("header-timeout", self.header_timeout_ms),
+            ("body-timeout", self.body_timeout_ms),
+            ("idle-timeout", self.idle_timeout_ms),
+            ("write-timeout", self.write_timeout_ms),
+        ];
+        let counts = [
+            ("max-connections", self.connections_max),
+            ("max-sessions", self.sessions_max),
+            ("replay-events", self.replay_events_max),
+            ("replay-bytes", self.replay_bytes_max),
+            ("max-body", self.body_bytes_max),
+            ("max-message", self.message_bytes_max),
+            ("write-buffer", self.write_buffer_bytes_max),
+        ];
+        let zero_duration = durations.into_iter().find(|(_, ms)| *ms == 0).map(|(flag, _)| flag);
+        let zero_count = counts.into_iter().find(|(_, count)| *count == 0).map(|(flag, _)| flag);
+        zero_duration.or(zero_count).map_or(Ok(()), |flag| Err(ConfigError::Zero { flag }))
+    }
+
+    fn check_threads(&self) -> Result<(), ConfigError> {
+        if self.listen.is_empty() {
+            return Err(ConfigError::NoListener);
+        }
+        if !(1..=limits::SHARDS_MAX).contains(&usize::from(self.shards)) {
+            return Err(ConfigError::Shards { given: self.shards });
+        }
+        let range = RING_ENTRIES_MIN..=limits::RING_ENTRIES_MAX;
+        if !self.ring_entries.is_power_of_two() || !range.contains(&self.ring_entries) {
+            return Err(ConfigError::RingEntries { given: self.ring_entries });
+        }
+        Ok(())
+    }
+
+    fn check_relations(&self) -> Result<(), ConfigError> {
+        let (keep_alive, least) = (Millis(self.keep_alive_ms), Millis(limits::TICK_MS));
+        if keep_alive != Millis(0) && keep_alive < least {
+            return Err(ConfigError::KeepAlive { given: keep_alive });
+        }
+        if self.replay_ttl_ms <= self.write_timeout_ms {
+            return Err(ConfigError::ReplayTtl {
+                given: Millis(self.replay_ttl_ms),
+                write_timeout: Millis(self.write_timeout_ms),
+            });
+        }
+        if self.sse_after_ms >= self.request_timeout_ms {
+            return Err(ConfigError::SseAfter {
+                given: Millis(self.sse_after_ms),
+                request_timeout: Millis(self.request_timeout_ms),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_machine(&self, machine: &Machine) -> Result<(), ConfigError> {
+        let possible = machine.connections_max(self.shards, self.listen.len());
+        if self.connections_max <= possible {
+            return Ok(());
+        }
+        Err(ConfigError::OpenFiles {
+            wanted: self.connections_max,
+            needed: self.connections_max.saturating_add(reserved(self.shards, self.listen.len())),
+            limit: machine.open_files_max,
+        })
+    }
+
+    /// Whether other machines can connect, yet none of the names they know this one by is accepted.
+    pub fn refuses_everyone_else(&self) -> bool {
+        self.allow_hosts.is_empty() && self.listen.iter().any(|address| !address.ip().is_loopback())
+    }
+
+    /// Every setting by the name of its flag, as it would be typed; an empty list as what it stands for.
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        let ms = |ms| Millis(ms).to_string();
+        let size = |bytes| ByteSize(bytes).to_string();
+        vec![
+            ("listen", list(&self.listen)),
+            ("path", self.path.to_string()),
+            ("allow-host", list(&self.allow_hosts)),
+            ("allow-origin", list(&self.allow_origins)),
+            ("shards", self.shards.to_string()),
+            ("ring-entries", self.ring_entries.to_string()),
+            ("max-connections", self.connections_max.to_string()),
+            ("max-sessions", self.sessions_max.to_string()),
+            ("session-idle-timeout", ms(self.session_idle_timeout_ms)),
+            ("handshake-timeout", ms(self.handshake_timeout_ms)),
+            ("keep-alive", ms(self.keep_alive_ms)),
+            ("listener-policy", name_of(self.listener_policy)),
+            ("response-mode", name_of(self.response_mode)),
+            ("sse-after", ms(self.sse_after_ms)),
+            ("priming", name_of(self.priming)),
+            ("retry", ms(self.retry_ms)),
+            ("request-timeout", ms(self.request_timeout_ms)),
+            ("replay-events", self.replay_events_max.to_string()),
+            ("replay-bytes", size(self.replay_bytes_max)),
+            ("replay-ttl", ms(self.replay_ttl_ms)),
+            ("fresh-get-fallback", name_of(self.fresh_get_fallback)),
+            ("max-body", size(self.body_bytes_max)),
+            ("max-message", size(self.message_bytes_max)),
+            ("write-buffer", size(self.write_buffer_bytes_max)),
+            ("header-timeout", ms(self.header_timeout_ms)),
+            ("body-timeout", ms(self.body_timeout_ms)),
+            ("idle-timeout", ms(self.idle_timeout_ms)),
+            ("write-timeout", ms(self.write_timeout_ms)),
+            ("shutdown-grace", ms(self.shutdown_grace_ms)),
+            ("log-level", name_of(self.log_level)),
+            ("log-format", name_of(self.log_format)),
+        ]
+    }
+}
+
+/// Loopback only: whoever wants more says so.
+pub fn default_listen() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 8080))
+}
+
+/// A turn's sends must fit into the submission queue.
+#[allow(clippy::cast_possible_truncation, reason = "a constant of 128")]
+const RING_ENTRIES_MIN: u32 = limits::SENDS_PER_TURN_MAX as u32;
+
+/// Why a configuration cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// Something is 0 that has to be more.
+    #[error("--{flag} must be more than 0")]
+    Zero {
+        /// The flag's name without dashes.
+        flag: &'static str,
+    },
+    /// There is nowhere to listen.
+    #[error("--listen is needed at least once")]
+    NoListener,
+    /// A session id cannot name that many shards.
+    #[error("--shards must be from 1 to {}, not {given}", limits::SHARDS_MAX)]
+    Shards {
+        /// What was asked for.
+        given: u16,
+    },
+    /// The kernel would round it, or a turn's sends would not fit.
+    #[error(
+        "--ring-entries must be a power of two from {RING_ENTRIES_MIN} to {}, not {given}",
+        limits::RING_ENTRIES_MAX
+    )]
+    RingEntries {
+        /// What was asked for.
+        given: u32,
+    },
+    /// No timer is that fine.
+    #[error("--keep-alive must be 0 (never) or at least {}, not {given}", Millis(limits::TICK_MS))]
+    KeepAlive {
+        /// What was asked for.
+        given: Millis,
+    },
+    /// A log has to outlive the connection it was written to.
+    #[error(
+        "--replay-ttl ({given}) must be longer than --write-timeout ({write_timeout}): \
+         a reply whose connection stalled could not be resumed"
+    )]
+    ReplayTtl {
+        /// What was asked for.
+        given: Millis,
+        /// What it is compared with.
+        write_timeout: Millis,
+    },
+    /// The call would have failed before its reply becomes a stream.
+    #[error("--sse-after ({given}) must be shorter than --request-timeout ({request_timeout})")]
+    SseAfter {
+        /// What was asked for.
+        given: Millis,
+        /// What it is compared with.
+        request_timeout: Millis,
+    },
+    /// The host allows too few open files.
+    #[error(
+        "--max-connections {wanted} needs {needed} open files, but the hard limit is {limit}: raise it (`ulimit -Hn \
+         {needed}` as root, or LimitNOFILE={needed} in the service unit), or lower --max-connections or --shards"
+    )]
+    OpenFiles {
+        /// Connections asked for.
+        wanted: usize,
+        /// Descriptors they need, with the program's own.
+        needed: usize,
+        /// Descriptors there may be.
+        limit: usize,
+    },
+}
+
+impl ConfigError {
+    /// Whether the machine is at fault, rather than what was asked for.
+    pub fn is_of_host(&self) -> bool {
+        matches!(self, ConfigError::OpenFiles { .. })
+    }
+}
+
+// --- The machine --------------------------------------------------------------------------------
+
+/// What defaults are derived from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: usize,
+    /// The hard limit of open files.
+    pub open_files_max: usize,
+}
+
+impl Machine {
+    /// This machine. One core where the system does not say how many there are.
+    pub fn read() -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        Machine {
+            cores: std::thread::available_parallelism().map_or(1, NonZero::get),
+            open_files_max: limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// One shard for each core, as far as session ids can name them.
+    pub fn shards(&self) -> u16 {
+        u16::try_from(self.cores.clamp(1, limits::SHARDS_MAX)).expect("at most 256")
+    }
+
+    /// The connections that leave the program its own descriptors; at least 1, which [`Config::validated`]
+    /// refuses if there is no room even for that.
+    pub fn connections_default(&self, shards: u16, listeners: usize) -> usize {
+        self.connections_max(shards, listeners).clamp(1, CONNECTIONS_DEFAULT_MAX)
+    }
+
+    fn connections_max(&self, shards: u16, listeners: usize) -> usize {
+        self.open_files_max.saturating_sub(reserved(shards, listeners))
+    }
+}
+
+/// The default where nothing limits open files: a connection and a shadow for each of the default's sessions.
+const CONNECTIONS_DEFAULT_MAX: usize = 2 * limits::SESSIONS_MAX;
+
+fn reserved(shards: u16, listeners: usize) -> usize {
+    let per_shard = limits::DESCRIPTORS_PER_SHARD + listeners;
+    limits::DESCRIPTORS_RESERVED + usize::from(shards) * per_shard
+}
+
+// --- Choices ------------------------------------------------------------------------------------
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+        pub enum $name { $($(#[$case_doc])* $case,)* }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&name_of(*self))
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// Which GET of a session receives its messages (`--listener-policy`).
+    ListenerPolicy {
+        /// The first one, as long as it is alive
+        First,
+        /// The latest one, for proxies that keep dead listeners open
+        Latest,
+    }
+    /// How a POST is answered (`--response-mode`).
+    ResponseMode {
+        /// As JSON if the response comes first and soon, else as a stream
+        Auto,
+        /// Always as a stream
+        Sse,
+        /// Always as JSON
+        Json,
+    }
+    /// Which streams start with a priming event, in sessions of 2025-11-25 (`--priming`).
+    Priming {
+        /// All
+        Auto,
+        /// Those of POSTs
+        Post,
+        /// None
+        Off,
+    }
+    /// On or off.
+    Switch {
+        /// Yes
+        On,
+        /// No
+        Off,
+    }
+    /// The least severe events that are logged (`--log-level`).
+    Verbosity {
+        /// Nothing
+        Off,
+        /// What failed
+        Error,
+        /// And what looks wrong
+        Warn,
+        /// And what an operator wants to know
+        Info,
+        /// And what a developer wants to know
+        Debug,
+        /// And every step
+        Trace,
+    }
+    /// How log entries are written (`--log-format`).
+    LogFormat {
+        /// For people
+        Text,
+        /// One JSON object per line
+        Json,
+    }
+}
+
+fn name_of(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().expect("no choice is hidden").get_name().to_owned()
+}
+
+fn list(items: &[impl fmt::Display]) -> String {
+    let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+    if items.is_empty() { "loopback".to_owned() } else { items.join(",") }
+}
+
+// --- Texts with a form --------------------------------------------------------------------------
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident, $error:ident, $message:literal, $parse:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// As it is compared.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        #[doc = concat!("Why a text is no [`", stringify!($name), "`].")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+        #[error($message)]
+        pub struct $error;
+
+        impl FromStr for $name {
+            type Err = $error;
+
+            fn from_str(text: &str) -> Result<Self, $error> {
+                let parse: fn(&str) -> Option<String> = $parse;
+                parse(text).map(|text| $name(text.into())).ok_or($error)
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The path of the endpoint: `/` and what is allowed in a path, nothing that a client might escape in
+    /// another way, no query.
+    EndpointPath, PathError,
+    "expected a path such as /mcp, of letters, digits and - . _ ~ ! $ & ' ( ) * + , ; = : @ /", endpoint_path;
+    /// A `Host` to accept, in lower case: `name`, `name:port`, or `*` for all. Without a port: any port.
+    AllowedHost, HostError,
+    "expected NAME, NAME:PORT or * (all), such as mcp.example.org or [::1]:8080, without a scheme", allowed_host;
+    /// An `Origin` to accept, in lower case: `scheme://host`, `scheme://host:port`, `null`, or `*` for all.
+    AllowedOrigin, OriginError,
+    "expected SCHEME://HOST, SCHEME://HOST:PORT, null or * (all), without a path", allowed_origin;
+}
+
+impl Default for EndpointPath {
+    fn default() -> Self {
+        EndpointPath("/mcp".into())
+    }
+}
+
+fn endpoint_path(text: &str) -> Option<String> {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&c);
+    (text.starts_with('/') && text.bytes().all(allowed)).then(|| text.to_owned())
+}
+
+fn allowed_host(text: &str) -> Option<String> {
+    (text == "*" || is_authority(text)).then(|| text.to_ascii_lowercase())
+}
+
+fn allowed_origin(text: &str) -> Option<String> {
+    let is_tuple = || {
+        let (scheme, authority) = text.split_once("://")?;
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.bytes().all(|c| c.is_ascii_alphanumeric() || b"+-.".contains(&c));
+        (is_scheme && is_authority(authority)).then_some(())
+    };
+    (text == "*" || text == "null" || is_tuple().is_some()).then(|| text.to_ascii_lowercase())
+}
+
+/// `name`, `name:port`, `[v6]`, `[v6]:port`.
+fn is_authority(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    let is_name = match name.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._".contains(&c)),
+    };
+    is_name && port.is_none_or(|port| port.bytes().all(|c| c.is_ascii_digit()) && port.parse::<u16>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const MACHINE: Machine = Machine { cores: 4, open_files_max: 20_000 };
+
+    fn refusal(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::for_machine(&MACHINE);
+        change(&mut config);
+        config.validated(&MACHINE).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_valid_on_any_machine_that_can_hold_one_connection() {
+        for cores in [1, 2, 64, 1000] {
+            for open_files_max in [4096, 1 << 20, usize::MAX] {
+                let machine = Machine { cores, open_files_max };
+                let config = Config::for_machine(&machine).validated(&machine).unwrap();
+                assert!(config.connections_max >= 1);
+                assert_eq!(usize::from(config.shards), cores.min(256));
+            }
+        }
+    }
+
+    #[test]
+    fn connections_leave_the_program_its_own_descriptors() {
+        assert_eq!(Config::for_machine(&MACHINE).connections_max, 20_000 - 64 - 4 * 9);
+        let unlimited = Machine { open_files_max: usize::MAX, ..MACHINE };
+        assert_eq!(Config::for_machine(&unlimited).connections_max, 2_000_000);
+    }
+
+    #[test]
+    fn a_machine_that_cannot_hold_it_is_at_fault() {
+        let error = |connections_max, machine: &Machine| {
+            Config { connections_max, ..Config::for_machine(machine) }.validated(machine).unwrap_err()
+        };
+        let few = Machine { open_files_max: 20, ..MACHINE };
+        assert!(error(1, &few).is_of_host());
+        let error = error(20_000, &MACHINE);
+        assert!(error.is_of_host());
+        assert_eq!(
+            error.to_string(),
+            "--max-connections 20000 needs 20100 open files, but the hard limit is 20000: raise it (`ulimit -Hn \
+             20100` as root, or LimitNOFILE=20100 in the service unit), or lower --max-connections or --shards"
+        );
+    }
+
+    #[test]
+    fn rules_are_named_when_broken() {
+        assert_eq!(refusal(|config| config.write_timeout_ms = 0), "--write-timeout must be more than 0");
+        assert_eq!(refusal(|config| config.sessions_max = 0), "--max-sessions must be more than 0");
+        assert_eq!(refusal(|config| config.listen.clear()), "--listen is needed at least once");
+        assert_eq!(refusal(|config| config.shards = 0), "--shards must be from 1 to 256, not 0");
+        assert_eq!(refusal(|config| config.shards = 257), "--shards must be from 1 to 256, not 257");
+        for given in [0, 64, 200, 65_536] {
+            let expected = format!("--ring-entries must be a power of two from 128 to 32768, not {given}");
+            assert_eq!(refusal(|config| config.ring_entries = given), expected);
+        }
+        assert_eq!(
+            refusal(|config| config.keep_alive_ms = 15),
+            "--keep-alive must be 0 (never) or at least 16ms, not 15ms"
+        );
+        assert!(
+            refusal(|config| config.replay_ttl_ms = 30_000)
+                .starts_with("--replay-ttl (30s) must be longer than --write-timeout (30s)")
+        );
+        assert_eq!(
+            refusal(|config| config.sse_after_ms = 3_600_000),
+            "--sse-after (1h) must be shorter than --request-timeout (1h)"
+        );
+    }
+
+    #[test]
+    fn zero_means_never_or_at_once_where_it_may() {
+        let mut config = Config::for_machine(&MACHINE);
+        config.keep_alive_ms = 0;
+        config.sse_after_ms = 0;
+        config.retry_ms = 0;
+        config.shutdown_grace_ms = 0;
+        config.validated(&MACHINE).unwrap();
+    }
+
+    #[test]
+    fn an_open_address_without_a_name_is_noticed() {
+        let mut config = Config::for_machine(&MACHINE);
+        assert!(!config.refuses_everyone_else());
+        config.listen.push(SocketAddr::from(([0, 0, 0, 0], 80)));
+        assert!(config.refuses_everyone_else());
+        config.allow_hosts.push("mcp.example.org".parse().unwrap());
+        assert!(!config.refuses_everyone_else());
+    }
+
+    #[test]
+    fn paths_are_plain() {
+        for text in ["/mcp", "/", "/a/b-c_d.e~", "/v1:call"] {
+            assert_eq!(text.parse::<EndpointPath>().unwrap().as_str(), text);
+        }
+        for text in ["", "mcp", "/m cp", "/m?x", "/m#x", "/m%20", "/é"] {
+            assert!(text.parse::<EndpointPath>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names_with_or_without_a_port() {
+        for text in ["*", "a", "mcp.example.org", "a:80", "127.0.0.1:8080", "[::1]", "[::1]:443", "my_box"] {
+            assert_eq!(text.parse::<AllowedHost>().unwrap().as_str(), text);
+        }
+        assert_eq!("MCP.Example.org".parse::<AllowedHost>().unwrap().as_str(), "mcp.example.org");
+        for text in
+            ["", "http://a", "a/b", "a:", "a:x", "a:+1", "a:65536", "::1", "[::1", "[x]", "a b", ":80", "*.a"]
+        {
+            assert!(text.parse::<AllowedHost>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_have_a_scheme_and_no_path() {
+        for text in [
+            "*",
+            "null",
+            "https://a.example",
+            "http://localhost:3000",
+            "vscode-webview://x",
+            "http://[::1]:1",
+        ] {
+            assert_eq!(text.parse::<AllowedOrigin>().unwrap().as_str(), text);
+        }
+        for text in
+            ["", "a.example", "https://", "https://a/", "https://a/b", "://a", "1x://a", "https://a:b"]
+        {
+            assert!(text.parse::<AllowedOrigin>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Process-wide counts that per-shard quotas would get wrong by the hash's imbalance.
+//!
+//! Owned by all shards together; touched only when a connection is accepted or ends and when a session begins or
+//! ends, never on the request or keep-alive path.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many connections and sessions the process has.
+#[derive(Debug, Default)]
+pub struct Census {
+    connections: AtomicUsize,
+    sessions: AtomicUsize,
+}
+
+impl Census {
+    /// Nobody yet.
+    pub fn new() -> Self {
+        Census::default()
+    }
+
+    /// Connections at present.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Sessions at present.
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn enter_connection(&self, max: usize) -> Result<(), Full> {
+        enter(&self.connections, max)
+    }
+
+    pub(super) fn leave_connection(&self) {
+        leave(&self.connections);
+    }
+
+    pub(super) fn enter_session(&self, max: usize) -> Result<(), Full> {
+        enter(&self.sessions, max)
+    }
+
+    pub(super) fn leave_session(&self) {
+        leave(&self.sessions);
+    }
+}
+
+/// The cap is reached; nothing was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+fn enter(count: &AtomicUsize, max: usize) -> Result<(), Full> {
+    if count.fetch_add(1, Ordering::Relaxed) < max {
+        return Ok(());
+    }
+    leave(count);
+    Err(Full)
+}
+
+fn leave(count: &AtomicUsize) {
+    let before = count.fetch_sub(1, Ordering::Relaxed);
+    debug_assert!(before > 0, "someone left who never entered");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_holds_and_a_refused_newcomer_is_not_counted() {
+        let census = Census::new();
+        assert_eq!(census.enter_session(2), Ok(()));
+        assert_eq!(census.enter_session(2), Ok(()));
+        assert_eq!(census.enter_session(2), Err(Full));
+        assert_eq!(census.sessions(), 2);
+        census.leave_session();
+        assert_eq!(census.enter_session(2), Ok(()));
+    }
+}

@@ -1,0 +1,120 @@
+//! What every shard of a process is told at start. Read-only afterwards, shared by all shards.
+
+use super::http::policy::Policy;
+use crate::limits;
+
+/// Settings of the core; each field names the flag that sets it.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// Shards of the process (`--shards`), `1..=SHARDS_MAX`.
+    pub shards: u16,
+    /// Endpoint path, hosts and origins (`--path`, `--allow-host`, `--allow-origin`).
+    pub policy: Policy,
+    /// Silence of a stream after which it gets a comment; 0 disables (`--keep-alive`).
+    pub keep_alive_ms: u64,
+    /// What a further plain GET does (`--listener-policy`).
+    pub listener_policy: ListenerPolicy,
+    /// Form of replies to POSTs (`--response-mode`).
+    pub response_mode: ResponseMode,
+    /// Silence of a call after which its reply becomes a stream (`--sse-after`).
+    pub sse_after_ms: u64,
+    /// Which streams of 2025-11-25 sessions are primed (`--priming`).
+    pub priming: Priming,
+    /// The reconnection hint of primed streams (`--retry`).
+    pub retry_ms: u64,
+    /// Life of a session without activity (`--session-idle-timeout`).
+    pub session_idle_timeout_ms: u64,
+    /// From `initialize` to the first further request (`--handshake-timeout`).
+    pub handshake_timeout_ms: u64,
+    /// A call that never answers (`--request-timeout`).
+    pub request_timeout_ms: u64,
+    /// A head that does not end (`--header-timeout`).
+    pub header_timeout_ms: u64,
+    /// A body that does not end (`--body-timeout`).
+    pub body_timeout_ms: u64,
+    /// A connection between two requests (`--idle-timeout`).
+    pub idle_timeout_ms: u64,
+    /// Output without progress (`--write-timeout`).
+    pub write_timeout_ms: u64,
+    /// Request body (`--max-body`).
+    pub body_bytes_max: usize,
+    /// One message of the backend (`--max-message`).
+    pub message_bytes_max: usize,
+    /// Bytes waiting behind the frame being written (`--write-buffer`).
+    pub write_buffer_bytes: usize,
+    /// Events kept per session for replay (`--replay-events`).
+    pub replay_events_max: usize,
+    /// Bytes kept per session for replay (`--replay-bytes`).
+    pub replay_bytes_max: usize,
+    /// How long events are kept for replay (`--replay-ttl`).
+    pub replay_ttl_ms: u64,
+    /// Whether a plain GET is given replies that no cursor can recover (`--fresh-get-fallback`).
+    pub fresh_get_fallback: bool,
+    /// Connections of the process (`--max-connections`).
+    pub connections_max: usize,
+    /// Sessions of the process (`--max-sessions`).
+    pub sessions_max: usize,
+}
+
+impl CoreConfig {
+    /// The defaults of every flag, for that many shards behind that policy.
+    pub fn new(shards: u16, policy: Policy) -> Self {
+        CoreConfig {
+            shards,
+            policy,
+            keep_alive_ms: limits::KEEP_ALIVE_MS,
+            listener_policy: ListenerPolicy::First,
+            response_mode: ResponseMode::Auto,
+            sse_after_ms: limits::SSE_AFTER_MS,
+            priming: Priming::Auto,
+            retry_ms: limits::RETRY_MS,
+            session_idle_timeout_ms: limits::SESSION_IDLE_TIMEOUT_MS,
+            handshake_timeout_ms: limits::HANDSHAKE_TIMEOUT_MS,
+            request_timeout_ms: limits::REQUEST_TIMEOUT_MS,
+            header_timeout_ms: limits::HEADER_TIMEOUT_MS,
+            body_timeout_ms: limits::BODY_TIMEOUT_MS,
+            idle_timeout_ms: limits::IDLE_TIMEOUT_MS,
+            write_timeout_ms: limits::WRITE_TIMEOUT_MS,
+            body_bytes_max: limits::BODY_BYTES_MAX,
+            message_bytes_max: limits::MESSAGE_BYTES_MAX,
+            write_buffer_bytes: limits::WRITE_BUFFER_BYTES_MAX,
+            replay_events_max: limits::REPLAY_EVENTS_MAX,
+            replay_bytes_max: limits::REPLAY_BYTES_MAX,
+            replay_ttl_ms: limits::REPLAY_TTL_MS,
+            fresh_get_fallback: true,
+            connections_max: usize::MAX,
+            sessions_max: limits::SESSIONS_MAX,
+        }
+    }
+}
+
+/// What a plain GET does while another listener is primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerPolicy {
+    /// It waits as a shadow while the primary is probed.
+    First,
+    /// It takes over at once: for proxies that keep dead listeners open.
+    Latest,
+}
+
+/// The form of a reply to a POST, where the client accepts both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseMode {
+    /// JSON if the response is the first thing there is to say, else a stream.
+    Auto,
+    /// Always a stream.
+    Sse,
+    /// Always JSON; what a call says before its response goes to the listener queue or is dropped.
+    Json,
+}
+
+/// Which new streams of sessions at 2025-11-25 or later open with a priming event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priming {
+    /// All.
+    Auto,
+    /// Those opened by a POST.
+    Post,
+    /// None.
+    Off,
+}

@@ -1,0 +1,784 @@
+//! Connections: input that waits, output that waits, one deadline, and how it all ends.
+//!
+//! Owns a connection's entry: what state its current exchange is in, the bytes of an unfinished or pipelined request,
+//! and its output queue; both buffers exist only while they hold something. About 80 bytes while idle. Knows
+//! framing only through the parser and streams only by slot.
+//!
+//! Invariants: a connection has one timer at most, whose meaning follows from the state when it fires, so none can be
+//! orphaned; a request is parsed only when the reply to the one before was handed over in full; a `Streaming` state
+//! and a live attachment name each other, as do `trailing` and an ending one.
+
+use super::{
+    http::{Persistence, Refusal, ReplyHead, Version},
+    output::{Boundary, Output},
+    request::{ReplyFacts, Request},
+    seam::*,
+    shard::{Admission, Deadline, Shard},
+    sse::{self, Transfer},
+    stream::{Attachment, EndOfStream, Trust},
+    table::{ConnSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    wheel::TimerId,
+};
+use crate::limits;
+use bytes::{Bytes, BytesMut};
+
+/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
+const ACK_CHECK_MS: u64 = 1_000;
+/// Emptied output queues kept for reuse.
+const OUTPUTS_POOLED: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    generation: Generation,
+    pub(super) state: State,
+    timer: Option<TimerId>,
+    input: Option<Box<BytesMut>>,
+    output: Option<Box<Output>>,
+    /// Bytes the kernel has taken since the connection was opened.
+    written: u64,
+    /// Last progress of output, or begin of the state while there is none.
+    pub(super) progress_ms: u64,
+    /// A stream that ended here; what arrived of it is not known yet.
+    pub(super) trailing: Option<StreamSlot>,
+    /// A JSON reply that may not have arrived yet.
+    doubted: Option<Box<Doubted>>,
+    pub(super) transfer: Transfer,
+    pub(super) persistence: Persistence,
+    comment: Comment,
+    listing: Listing,
+    peer: Peer,
+    age: Age,
+}
+
+/// A reply without event ids, kept until there is evidence that it arrived.
+#[derive(Debug)]
+struct Doubted {
+    session: SessionKey,
+    json: Bytes,
+    /// Where it ends in the connection's output.
+    end: u64,
+    /// When to ask the kernel.
+    check_ms: u64,
+}
+
+/// What the current exchange is at.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Between requests.
+    Idle,
+    /// A head has begun.
+    Head,
+    /// A body is on its way.
+    Body(Box<Request>),
+    /// The form of the reply to a POST is not decided.
+    Waiting(PostSlot),
+    /// An event stream is written.
+    Streaming(StreamSlot),
+    /// The rest of a reply is written.
+    Flushing(Afterwards),
+    /// Being moved to another shard.
+    Moving,
+    /// The shell was asked to end it.
+    Closing(Ending),
+}
+
+/// What follows when a reply is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    /// What client and server agreed on.
+    AsAgreed,
+    /// The end of the connection.
+    Close,
+}
+
+/// A keep-alive comment on its way, which needs no queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comment {
+    None,
+    Due,
+    Lent,
+}
+
+/// Whether the connection is on the list of those that have output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Unlisted,
+    Listed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    Talking,
+    /// It will send nothing more.
+    Silent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    /// No request yet: the head has to come within the header time-out.
+    Fresh,
+    Used,
+}
+
+impl Generational for Conn {
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+impl Conn {
+    fn new(generation: Generation, now: Now) -> Self {
+        Conn {
+            generation,
+            state: State::Idle,
+            timer: None,
+            input: None,
+            output: None,
+            written: 0,
+            progress_ms: now.ms,
+            trailing: None,
+            doubted: None,
+            transfer: Transfer::Chunked,
+            persistence: Persistence::Keep,
+            comment: Comment::None,
+            listing: Listing::Unlisted,
+            peer: Peer::Talking,
+            age: Age::Fresh,
+        }
+    }
+
+    /// Bytes that wait to be taken by the kernel, comments aside.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.bytes())
+    }
+
+    /// The offset in the connection's output at which everything queued so far ends.
+    pub(super) fn queued_offset(&self) -> u64 {
+        let comment = match self.comment {
+            Comment::Lent => sse::comment(self.transfer).len(),
+            Comment::None | Comment::Due => 0,
+        };
+        self.written + (comment + self.output_bytes()) as u64
+    }
+
+    /// The offset up to which everything has arrived, when this much of what was written has not.
+    fn arrived_offset(&self, unacknowledged: usize) -> u64 {
+        self.written.saturating_sub(unacknowledged as u64)
+    }
+
+    /// Takes back frames of which nothing was written or lent.
+    pub(super) fn retract(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.retract();
+        }
+    }
+
+    pub(super) fn has_timer(&self) -> bool {
+        self.timer.is_some()
+    }
+
+    fn has_output(&self) -> bool {
+        self.output_bytes() > 0 || self.comment == Comment::Lent
+    }
+}
+
+// --- Coming and going ---------------------------------------------------------------------------
+
+impl Shard {
+    pub(super) fn admit(&mut self, now: Now) -> Admission {
+        if self.census.enter_connection(self.config.connections_max).is_err() {
+            self.counters.connections_refused += 1;
+            return Admission::Refused(super::http::reply::BUSY_503);
+        }
+        self.counters.connections += 1;
+        let conn = self.insert_conn(now);
+        Admission::Admitted(self.conn_key(conn))
+    }
+
+    /// Takes over a connection that was counted when it was accepted elsewhere.
+    pub(super) fn adopt_conn(&mut self, bytes: BytesMut, now: Now) -> ConnKey {
+        let conn = self.insert_conn(now);
+        self.conns[conn].input = Some(Box::new(bytes));
+        self.conns[conn].age = Age::Used;
+        let key = self.conn_key(conn);
+        self.process(conn, now);
+        key
+    }
+
+    fn insert_conn(&mut self, now: Now) -> ConnSlot {
+        let conn = self.conns.insert(Conn::new(self.generations.issue(), now));
+        self.arm_conn(conn);
+        conn
+    }
+
+    pub(super) fn conn_key(&self, conn: ConnSlot) -> ConnKey {
+        ConnKey { slot: conn.number(), generation: self.conns[conn].generation }
+    }
+
+    pub(super) fn conn_mut(&mut self, conn: ConnSlot) -> &mut Conn {
+        &mut self.conns[conn]
+    }
+
+    /// Asks the shell to end a connection. Its stream leaves the lists at once; what arrived of it is settled when the
+    /// shell reports.
+    pub(super) fn close_conn(&mut self, conn: ConnSlot, ending: Ending, now: Now) {
+        if matches!(self.conns[conn].state, State::Closing(earlier) if earlier >= ending) {
+            return;
+        }
+        let entry = &mut self.conns[conn];
+        if ending > Ending::Orderly {
+            entry.output = None;
+            entry.comment = Comment::None;
+        }
+        entry.input = None;
+        self.effects.push_back(Effect::Close(self.conn_key(conn), ending));
+        let state = std::mem::replace(&mut self.conns[conn].state, State::Closing(ending));
+        match state {
+            State::Streaming(stream) => self.suspend_stream(stream, conn, now),
+            State::Waiting(post) => self.posts[post].conn = None,
+            State::Idle
+            | State::Head
+            | State::Body(_)
+            | State::Flushing(_)
+            | State::Moving
+            | State::Closing(_) => {}
+        }
+    }
+
+    /// The peer will send nothing more. That alone ends neither a POST nor the stream of one.
+    pub(super) fn peer_half_closed(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
+        self.conns[conn].peer = Peer::Silent;
+        let offset = self.conns[conn].arrived_offset(unacknowledged);
+        match self.conns[conn].state {
+            State::Idle | State::Head | State::Body(_) => {
+                self.settle_trailing(conn, offset, now);
+                self.close_conn(conn, Ending::Gone, now);
+            }
+            State::Streaming(stream) if self.streams[stream].via.is_get() => {
+                self.conns[conn].state = State::Flushing(Afterwards::Close);
+                self.detach(stream, offset, now);
+                let last = sse::last_chunk(self.conns[conn].transfer);
+                self.queue_frame(conn, [Piece::Static(last)], now);
+                self.finish_reply(conn, Afterwards::Close, now);
+            }
+            State::Streaming(_)
+            | State::Waiting(_)
+            | State::Flushing(_)
+            | State::Moving
+            | State::Closing(_) => {}
+        }
+        self.arm_conn(conn);
+    }
+
+    /// The connection is dead.
+    pub(super) fn peer_lost(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
+        let offset = self.conns[conn].arrived_offset(unacknowledged);
+        self.settle_trailing(conn, offset, now);
+        if let State::Streaming(stream) = self.conns[conn].state {
+            self.conns[conn].state = State::Flushing(Afterwards::Close);
+            self.detach(stream, offset, now);
+        }
+        self.close_conn(conn, Ending::Gone, now);
+    }
+
+    /// The shell is done with the connection: its slot is free.
+    pub(super) fn conn_closed(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
+        let offset = self.conns[conn].arrived_offset(unacknowledged);
+        self.settle_trailing(conn, offset, now);
+        debug_assert!(
+            matches!(self.conns[conn].state, State::Closing(_)),
+            "the shell ends what it was asked to"
+        );
+        self.remove_conn(conn);
+        self.census.leave_connection();
+    }
+
+    fn remove_conn(&mut self, conn: ConnSlot) -> Conn {
+        let entry = self.conns.remove(conn);
+        if let Some(timer) = entry.timer {
+            self.wheel.cancel(timer);
+        }
+        entry
+    }
+
+    /// What arrived of what ended here is known now.
+    fn settle_trailing(&mut self, conn: ConnSlot, offset: u64, now: Now) {
+        if let Some(doubted) = self.conns[conn].doubted.take()
+            && doubted.end > offset
+            && let Some(session) = self.find_session_key(doubted.session)
+        {
+            self.json_lost(session, &doubted.json, now);
+        }
+        if let Some(stream) = self.conns[conn].trailing.take() {
+            self.detach(stream, offset, now);
+        }
+    }
+
+    /// Takes the connection and what it sent out of this shard.
+    pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
+        let key = self.conn_key(conn);
+        let entry = self.remove_conn(conn);
+        self.counters.connections_moved += 1;
+        let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
+        MovedConn { conn: key, shard, bytes, refusal: super::http::reply::BUSY_503 }
+    }
+}
+
+// --- Input --------------------------------------------------------------------------------------
+
+impl Shard {
+    /// What the shell should receive into: the unfinished message with room for more.
+    pub(super) fn lend_input(&mut self, conn: ConnSlot) -> Option<BytesMut> {
+        let entry = &mut self.conns[conn];
+        let mut buffer = *entry.input.take()?;
+        let wanted = match &entry.state {
+            State::Body(request) => request.wanted_bytes(buffer.len()),
+            _ => limits::READ_BUFFER_BYTES,
+        };
+        buffer.reserve(wanted.max(1));
+        Some(buffer)
+    }
+
+    /// Takes what was received and does what it asks for. Returns a buffer to reuse.
+    pub(super) fn take_in(&mut self, conn: ConnSlot, buffer: BytesMut, now: Now) -> Option<BytesMut> {
+        if let State::Closing(_) | State::Moving = self.conns[conn].state {
+            return Some(buffer);
+        }
+        self.conns[conn].input = Some(Box::new(buffer));
+        self.process(conn, now);
+        self.spent_input(conn)
+    }
+
+    /// An input buffer that holds nothing is given back.
+    fn spent_input(&mut self, conn: ConnSlot) -> Option<BytesMut> {
+        let input = &mut self.conns[conn].input;
+        if input.as_ref().is_some_and(|buffer| buffer.is_empty()) {
+            input.take().map(|buffer| *buffer)
+        } else {
+            None
+        }
+    }
+
+    /// Works through the input as far as it goes: one request after the other, each when its predecessor's reply is
+    /// written.
+    pub(super) fn process(&mut self, conn: ConnSlot, now: Now) {
+        loop {
+            let step = match self.conns[conn].state {
+                State::Idle | State::Head => self.process_head(conn, now),
+                State::Body(_) => self.process_body(conn, now),
+                State::Waiting(_)
+                | State::Streaming(_)
+                | State::Flushing(_)
+                | State::Moving
+                | State::Closing(_) => Step::Wait,
+            };
+            if step == Step::Wait {
+                break;
+            }
+        }
+        self.arm_conn(conn);
+    }
+
+    fn process_head(&mut self, conn: ConnSlot, now: Now) -> Step {
+        let Some(input) = self.conns[conn].input.take().filter(|input| !input.is_empty()) else {
+            return Step::Wait;
+        };
+        self.read_head(conn, input, now)
+    }
+
+    fn process_body(&mut self, conn: ConnSlot, now: Now) -> Step {
+        let Some(mut input) = self.conns[conn].input.take() else { return Step::Wait };
+        let State::Body(request) = &mut self.conns[conn].state else {
+            unreachable!("called in this state only")
+        };
+        let progress = request.decode(&mut input);
+        self.keep_input(conn, input);
+        match progress {
+            Ok(None) => Step::Wait,
+            Ok(Some(body)) => {
+                let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
+                    unreachable!("seen above")
+                };
+                self.dispatch(conn, request, body, now);
+                Step::Again
+            }
+            Err(refusal) => {
+                let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
+                    unreachable!("seen above")
+                };
+                let refusal = self.mask_refusal(&request, refusal);
+                self.refuse(conn, &request.reply, &refusal, now);
+                Step::Again
+            }
+        }
+    }
+
+    /// Puts the rest of the input back.
+    pub(super) fn keep_input(&mut self, conn: ConnSlot, input: Box<BytesMut>) {
+        self.conns[conn].input = Some(input);
+    }
+
+    pub(super) fn has_input(&self, conn: ConnSlot) -> bool {
+        self.conns[conn].input.as_ref().is_some_and(|input| !input.is_empty())
+    }
+
+    /// A head is not complete yet: its deadline runs from its first byte.
+    pub(super) fn await_head(&mut self, conn: ConnSlot, now: Now) {
+        let entry = &mut self.conns[conn];
+        if !matches!(entry.state, State::Head) {
+            entry.state = State::Head;
+            if entry.age == Age::Used {
+                entry.progress_ms = now.ms;
+            }
+        }
+    }
+
+    /// A head is complete, and so everything written before has arrived: the client reads replies in order.
+    pub(super) fn head_arrived(&mut self, conn: ConnSlot, now: Now) {
+        self.conns[conn].age = Age::Used;
+        self.counters.requests += 1;
+        self.settle_trailing(conn, u64::MAX, now);
+    }
+
+    /// A body is on its way: its deadline runs from now.
+    pub(super) fn await_body(&mut self, conn: ConnSlot, request: Box<Request>, now: Now) {
+        let entry = &mut self.conns[conn];
+        entry.progress_ms = now.ms;
+        entry.state = State::Body(request);
+    }
+
+    /// What the read side should be doing.
+    pub(super) fn read_interest(&self, conn: ConnSlot) -> Interest {
+        let entry = &self.conns[conn];
+        match entry.state {
+            State::Closing(_) | State::Moving => Interest::Nothing,
+            _ if entry.peer == Peer::Silent => Interest::Nothing,
+            State::Idle => Interest::Park,
+            State::Head | State::Body(_) => Interest::Receive,
+            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) => match entry.input {
+                None => Interest::Park,
+                Some(_) => Interest::HangUp,
+            },
+        }
+    }
+}
+
+/// Whether to go on with the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Again,
+    Wait,
+}
+
+// --- Output -------------------------------------------------------------------------------------
+
+impl Shard {
+    /// Queues pieces that make one frame. Returns the offset at which it ends.
+    pub(super) fn queue_frame<const N: usize>(
+        &mut self,
+        conn: ConnSlot,
+        pieces: [Piece; N],
+        now: Now,
+    ) -> u64 {
+        let last = pieces.iter().rposition(|piece| !piece.is_empty());
+        let entry = &mut self.conns[conn];
+        if last.is_some() && !entry.has_output() {
+            entry.progress_ms = now.ms;
+            entry.comment = Comment::None;
+        }
+        if let Some(last) = last {
+            let output = entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default());
+            for (index, piece) in pieces.into_iter().enumerate() {
+                let boundary = if index == last { Boundary::FrameEnd } else { Boundary::Inside };
+                output.push(piece, boundary);
+            }
+            self.list_output(conn);
+            self.arm_conn(conn);
+        }
+        self.conns[conn].queued_offset()
+    }
+
+    pub(super) fn queue_bytes(&mut self, conn: ConnSlot, bytes: Bytes, now: Now) {
+        self.queue_frame(conn, [Piece::Owned(bytes)], now);
+    }
+
+    fn list_output(&mut self, conn: ConnSlot) {
+        if self.conns[conn].listing == Listing::Unlisted {
+            self.conns[conn].listing = Listing::Listed;
+            self.with_output.push_back(self.conn_key(conn));
+        }
+    }
+
+    /// Lends the connection's next output to the shell.
+    pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
+        let entry = &mut self.conns[conn];
+        entry.listing = Listing::Unlisted;
+        match &mut entry.output {
+            Some(output) => output.lend(pieces),
+            None if entry.comment == Comment::Due => {
+                entry.comment = Comment::Lent;
+                pieces.push(Piece::Static(sse::comment(entry.transfer)));
+            }
+            None => {}
+        }
+    }
+
+    /// The kernel took `count` bytes of what was lent.
+    pub(super) fn output_taken(&mut self, conn: ConnSlot, count: usize, now: Now) {
+        let entry = &mut self.conns[conn];
+        if let State::Closing(Ending::Gone | Ending::Cut) = entry.state {
+            entry.written += count as u64;
+            return;
+        }
+        entry.written += count as u64;
+        if count > 0 {
+            entry.progress_ms = now.ms;
+        }
+        if entry.comment == Comment::Lent {
+            self.comment_taken(conn, count);
+        } else if let Some(output) = &mut entry.output {
+            output.advance(count);
+            self.recycle_output(conn);
+        }
+        self.write_on(conn, now);
+    }
+
+    fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
+        let entry = &mut self.conns[conn];
+        entry.comment = Comment::None;
+        let rest = &sse::comment(entry.transfer)[count..];
+        if rest.is_empty() {
+            self.counters.comments += 1;
+        } else {
+            entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
+        }
+    }
+
+    fn recycle_output(&mut self, conn: ConnSlot) {
+        if let Some(output) = self.conns[conn].output.take_if(|output| output.is_empty())
+            && self.outputs.len() < OUTPUTS_POOLED
+        {
+            self.outputs.push(output);
+        }
+    }
+
+    /// After progress: more of the stream, more of the queue, or what comes after the reply.
+    fn write_on(&mut self, conn: ConnSlot, now: Now) {
+        if let State::Streaming(stream) = self.conns[conn].state {
+            self.pump_stream(stream, now);
+        }
+        if self.conns[conn].output.is_some() {
+            self.list_output(conn);
+        } else if let State::Flushing(afterwards) = self.conns[conn].state {
+            self.reply_flushed(conn, afterwards, now);
+        }
+    }
+
+    /// The whole reply is queued; `afterwards` follows when it is written.
+    pub(super) fn finish_reply(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
+        self.conns[conn].state = State::Flushing(afterwards);
+        if !self.conns[conn].has_output() {
+            self.reply_flushed(conn, afterwards, now);
+        }
+    }
+
+    fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
+        let entry = &mut self.conns[conn];
+        let close = afterwards == Afterwards::Close
+            || entry.persistence == Persistence::Close
+            || entry.peer == Peer::Silent
+            || self.drain.is_some();
+        if close {
+            self.close_conn(conn, Ending::Orderly, now);
+            self.conns[conn].progress_ms = now.ms;
+            return self.arm_conn(conn);
+        }
+        let entry = &mut self.conns[conn];
+        entry.state = State::Idle;
+        entry.progress_ms = now.ms;
+        match entry.input {
+            Some(_) => self.process(conn, now),
+            None => self.arm_conn(conn),
+        }
+    }
+
+    // --- Replies ---------------------------------------------------------------------------------
+
+    /// Queues a reply of head and body, after which the exchange is over.
+    pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[u8], now: Now) {
+        let mut out = BytesMut::new();
+        head.write_with(body, &mut out);
+        self.conns[conn].persistence = head.exchange.persistence;
+        self.queue_bytes(conn, out.freeze(), now);
+        self.finish_reply(conn, Afterwards::AsAgreed, now);
+    }
+
+    /// Queues a refusal, after which the exchange is over.
+    pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
+        self.counters.requests_refused += 1;
+        let exchange = facts.exchange(&self.date);
+        let mut out = BytesMut::new();
+        refusal.write(facts.method, exchange, &mut out);
+        self.conns[conn].persistence = facts.persistence.and(refusal.persistence);
+        self.queue_bytes(conn, out.freeze(), now);
+        self.finish_reply(conn, Afterwards::AsAgreed, now);
+    }
+
+    /// Decides how a stream on this connection is framed, and what follows it.
+    pub(super) fn agree_on_stream(&mut self, conn: ConnSlot, facts: &ReplyFacts) {
+        let entry = &mut self.conns[conn];
+        (entry.transfer, entry.persistence) = match facts.version {
+            Version::Http11 => (Transfer::Chunked, facts.persistence),
+            Version::Http10 => (Transfer::CloseDelimited, Persistence::Close),
+        };
+    }
+}
+
+// --- Time ---------------------------------------------------------------------------------------
+
+impl Shard {
+    /// When something has to happen to the connection if nothing else does.
+    fn conn_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
+        let (entry, config) = (&self.conns[conn], &self.config);
+        let allowed_ms = match entry.state {
+            State::Closing(Ending::Orderly) => limits::LINGER_MS,
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving => return None,
+            _ if entry.has_output() => config.write_timeout_ms,
+            State::Idle if entry.age == Age::Used => {
+                let idle_ms = entry.progress_ms + config.idle_timeout_ms;
+                let check_ms = entry.doubted.as_ref().map_or(u64::MAX, |doubted| doubted.check_ms);
+                return Some(idle_ms.min(check_ms));
+            }
+            State::Idle | State::Head => config.header_timeout_ms,
+            State::Body(_) => config.body_timeout_ms,
+            State::Streaming(_) if config.keep_alive_ms > 0 => config.keep_alive_ms - self.phase_ms(conn),
+            State::Streaming(_) | State::Waiting(_) | State::Flushing(_) => return None,
+        };
+        Some(entry.progress_ms + allowed_ms)
+    }
+
+    /// Spreads the comments of streams that were last written together over an eighth of the interval.
+    fn phase_ms(&self, conn: ConnSlot) -> u64 {
+        let spread = u64::from(conn.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        spread % (self.config.keep_alive_ms / 8 + 1)
+    }
+
+    /// Makes sure that the timer fires no later than the connection's deadline. It may fire earlier: writes do not touch
+    /// the wheel.
+    pub(super) fn arm_conn(&mut self, conn: ConnSlot) {
+        let Some(deadline_ms) = self.conn_deadline_ms(conn) else { return };
+        let timer = self.conns[conn].timer;
+        self.conns[conn].timer = Some(self.arm_no_later(timer, deadline_ms, Deadline::Conn(conn)));
+    }
+
+    /// The connection's timer fired.
+    pub(super) fn conn_expired(&mut self, conn: ConnSlot, now: Now) {
+        self.conns[conn].timer = None;
+        if let Some(deadline_ms) = self.conn_deadline_ms(conn)
+            && deadline_ms <= now.ms
+        {
+            self.conn_overdue(conn, deadline_ms, now);
+        }
+        self.arm_conn(conn);
+    }
+
+    fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
+        match self.conns[conn].state {
+            State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone, now),
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving => {}
+            _ if self.conns[conn].has_output() => {
+                self.counters.connections_stalled += 1;
+                self.close_conn(conn, Ending::Cut, now);
+            }
+            State::Idle => self.idle_overdue(conn, now),
+            State::Head => {
+                self.time_out(conn, Refusal::timeout("the request's head did not arrive in time"), now)
+            }
+            State::Body(_) => {
+                self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
+            }
+            State::Streaming(stream) => self.comment_due(conn, stream, deadline_ms, now),
+            State::Waiting(_) | State::Flushing(_) => {}
+        }
+    }
+
+    /// An idle connection has been idle for too long, or its last reply for long enough to have arrived.
+    fn idle_overdue(&mut self, conn: ConnSlot, now: Now) {
+        let key = self.conn_key(conn);
+        let entry = &mut self.conns[conn];
+        if let Some(doubted) = &mut entry.doubted
+            && entry.progress_ms + self.config.idle_timeout_ms > now.ms
+        {
+            doubted.check_ms = now.ms + ACK_CHECK_MS;
+            self.effects.push_back(Effect::Measure(key));
+            return;
+        }
+        self.close_conn(conn, Ending::Gone, now);
+    }
+
+    fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
+        self.counters.requests_timed_out += 1;
+        let facts = match &mut self.conns[conn].state {
+            State::Body(request) => std::mem::take(&mut request.reply),
+            _ => ReplyFacts::default(),
+        };
+        self.conns[conn].input = None;
+        self.refuse(conn, &facts, &refusal, now);
+    }
+
+    fn comment_due(&mut self, conn: ConnSlot, stream: StreamSlot, deadline_ms: u64, now: Now) {
+        let late_ms = now.ms - deadline_ms;
+        self.counters.comments_late_ms += late_ms;
+        self.counters.comments_late_ms_max = self.counters.comments_late_ms_max.max(late_ms);
+        let entry = &mut self.conns[conn];
+        entry.comment = Comment::Due;
+        entry.progress_ms = now.ms;
+        let key = self.conn_key(conn);
+        self.with_comment.push_back(key);
+        if self.streams[stream].trust == Trust::Demoted {
+            self.effects.push_back(Effect::Measure(key));
+        }
+    }
+
+    /// Whether a comment that came due is still worth writing.
+    pub(super) fn wants_comment(&self, conn: ConnSlot) -> bool {
+        self.conns[conn].comment == Comment::Due && self.conns[conn].output.is_none()
+    }
+
+    /// Keeps a JSON reply that was just queued until there is evidence that it arrived.
+    pub(super) fn doubt_reply(&mut self, conn: ConnSlot, session: SessionKey, json: Bytes, now: Now) {
+        let entry = &mut self.conns[conn];
+        let (end, check_ms) = (entry.queued_offset(), now.ms + ACK_CHECK_MS);
+        entry.doubted = Some(Box::new(Doubted { session, json, end, check_ms }));
+    }
+
+    /// What arrived so far is known: evidence for what is or was written here.
+    pub(super) fn conn_measured(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
+        let offset = self.conns[conn].arrived_offset(unacknowledged);
+        self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
+        if let State::Streaming(stream) = self.conns[conn].state {
+            self.stream_measured(stream, offset, now);
+        }
+    }
+
+    /// The stream's connection is being ended: it is not live any more, but what arrived is not known yet.
+    fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot, now: Now) {
+        self.leave_lists(stream);
+        self.streams[stream].attachment = Attachment::Ending(conn);
+        self.conns[conn].trailing = Some(stream);
+        self.elect(self.streams[stream].session, now);
+    }
+
+    /// Ends everything on this connection that a stop of the server ends.
+    pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
+        match self.conns[conn].state {
+            State::Idle => self.close_conn(conn, Ending::Gone, now),
+            State::Streaming(stream)
+                if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
+            {
+                self.end_stream(stream, EndOfStream::Drain, now);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What happened on one shard, in plain numbers.
+//!
+//! Owned by the shard, written without atomics. Every abnormal path and every bound that was hit has a counter
+//! here; nothing in it names a client or a session.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// Events of one shard since it started.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Every counter with its name, in order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections admitted.
+    connections
+    /// Connections refused at the cap.
+    connections_refused
+    /// Connections handed to another shard.
+    connections_moved
+    /// Request heads that parsed.
+    requests
+    /// Requests answered by a refusal of HTTP or of the envelope.
+    requests_refused
+    /// Sessions begun.
+    sessions
+    /// Sessions refused at the cap.
+    sessions_refused
+    /// Sessions ended because the handshake did not go on.
+    sessions_handshake_expired
+    /// Sessions ended by the idle clock.
+    sessions_idle_expired
+    /// Sessions ended by DELETE.
+    sessions_deleted
+    /// Requests that named no session of this server.
+    sessions_unknown
+    /// Calls given to the backend.
+    calls
+    /// Calls refused because the session had too many in flight.
+    calls_refused
+    /// Calls ended by the request time-out.
+    calls_timed_out
+    /// Calls cancelled by the client.
+    calls_cancelled
+    /// Cancellations that matched no call, or more than one.
+    cancels_ignored
+    /// Replies that may not have arrived and that no cursor can recover.
+    replies_lost
+    /// Of those, the ones given to a plain GET.
+    replies_recovered
+    /// Requests sent to clients.
+    asks
+    /// Requests to clients that failed: time-out, missing capability, full queue, end of session.
+    asks_failed
+    /// Answers of clients to requests that were not, or no longer, waited for.
+    answers_ignored
+    /// Streams ended early for their client to come back.
+    streams_closed_early
+    /// GET streams opened.
+    listeners
+    /// GET streams refused at a cap.
+    listeners_refused
+    /// GETs whose cursor named a finished request stream.
+    listeners_fallen_through
+    /// GETs that continued the stream of their cursor.
+    streams_continued
+    /// Cursors answered with 400.
+    cursors_refused
+    /// Primaries that did not acknowledge a probe in time.
+    primaries_demoted
+    /// Shadows that became primary.
+    primaries_promoted
+    /// Comments written as keep-alive.
+    comments
+    /// Milliseconds by which keep-alive comments were late, summed.
+    comments_late_ms
+    /// The worst of them.
+    comments_late_ms_max
+    /// Events written to streams.
+    events
+    /// Messages merged into a waiting one that says the same.
+    messages_merged
+    /// Messages dropped because a queue was full.
+    messages_dropped
+    /// Log messages below their session's level.
+    messages_filtered
+    /// Events evicted from logs before their time.
+    events_evicted
+    /// Events moved from a dead primary to its successor.
+    events_moved
+    /// Connections cut because they did not take their bytes in time.
+    connections_stalled
+    /// Connections cut because too much waited for them.
+    connections_overflowed
+    /// Heads or bodies that did not arrive in time.
+    requests_timed_out
+    /// Backend messages that named something that is no more.
+    tells_stale
+    /// Backend messages refused for their size.
+    messages_oversized
+}

@@ -1,0 +1,147 @@
+//! What must hold between any two inputs of a shard, checked in one walk.
+//!
+//! For tests and debug builds: it looks at every entry. Each check names the rule it guards.
+
+use super::{
+    conn::State,
+    shard::Shard,
+    stream::{Attachment, Role},
+    table::{SessionSlot, StreamSlot},
+};
+
+impl Shard {
+    /// Panics if the shard's entries contradict each other. Linear in everything the shard holds.
+    pub fn check_invariants(&self) {
+        self.wheel.check_invariants();
+        for (session, _) in self.sessions.iter() {
+            self.check_session(session);
+        }
+        for (stream, _) in self.streams.iter() {
+            self.check_stream(stream);
+        }
+        self.check_conns();
+        self.check_posts();
+        self.check_timers();
+    }
+
+    fn check_session(&self, session: SessionSlot) {
+        let entry = &self.sessions[session];
+        let streams: Vec<StreamSlot> = self.streams_of(session).collect();
+        let entries = || streams.iter().map(|slot| &self.streams[*slot]);
+        let live = || entries().filter(|stream| stream.live_conn().is_some());
+        let by_get = live().filter(|stream| stream.via.is_get()).count();
+        assert_eq!(by_get, usize::from(entry.gets), "GET streams are counted");
+        let fallen_through = live().filter(|stream| stream.role == Role::FallenThrough).count();
+        assert_eq!(fallen_through, usize::from(entry.fallen_through), "fallen-through streams are counted");
+        match entry.primary {
+            Some(primary) => {
+                assert!(streams.contains(&primary), "the primary is one of the session's streams");
+                assert!(self.streams[primary].listens(), "the primary may carry listener messages");
+                assert!(self.streams[primary].live_conn().is_some(), "the primary is attached");
+            }
+            None => {
+                let deaf = live().all(|stream| !stream.listens());
+                assert!(deaf || self.draining(), "somebody attached means somebody primary");
+            }
+        }
+        let events = || entries().filter_map(|stream| stream.log.as_ref()).flat_map(|log| log.iter());
+        assert_eq!(events().count(), entry.replay_events as usize, "events kept for replay are counted");
+        let bytes: usize = events().map(|event| event.message.payload.len()).sum();
+        assert_eq!(bytes, entry.replay_bytes as usize, "bytes kept for replay are counted");
+        let is_live =
+            |stream: StreamSlot| streams.contains(&stream) && self.streams[stream].live_conn().is_some();
+        if let Some(recovery) = &entry.recovery {
+            assert!(!recovery.is_empty(), "lost replies are kept while there are some");
+            assert!(recovery.claims_hold(is_live), "a lost reply is claimed by an attached stream");
+        }
+        assert_eq!(self.calls_of(session).count(), usize::from(entry.calls_in_flight), "calls are counted");
+        assert!(
+            entry.queue.as_ref().is_none_or(|queue| !queue.is_empty()),
+            "a queue exists while it holds something"
+        );
+    }
+
+    fn check_stream(&self, stream: StreamSlot) {
+        let entry = &self.streams[stream];
+        assert!(
+            self.streams_of(entry.session).any(|slot| slot == stream),
+            "a stream is in its session's list"
+        );
+        match entry.attachment {
+            Attachment::None => {
+                assert!(
+                    entry.post.is_some() || entry.log.is_some(),
+                    "a detached stream is kept for a reason"
+                );
+            }
+            Attachment::Live(conn) => {
+                assert!(
+                    matches!(self.conns[conn].state, State::Streaming(slot) if slot == stream),
+                    "a live attachment is what its connection streams"
+                );
+            }
+            Attachment::Ending(conn) => {
+                assert_eq!(self.conns[conn].trailing, Some(stream), "an ending stream trails its connection");
+            }
+        }
+        assert!(
+            entry.log.as_ref().is_none_or(|log| !log.is_empty()),
+            "a log exists while it holds something"
+        );
+        assert!(entry.log.is_none() || entry.timer.is_some(), "a log's events leave in time");
+        let mut last = 0;
+        for event in entry.log.iter().flat_map(|log| log.iter()) {
+            assert!(event.sequence > last, "events are in order and each is there once");
+            last = event.sequence;
+        }
+        assert!(last <= entry.sequence, "no event is ahead of its stream");
+    }
+
+    fn check_conns(&self) {
+        for (conn, entry) in self.conns.iter() {
+            if let State::Streaming(stream) = entry.state {
+                assert_eq!(self.streams[stream].live_conn(), Some(conn), "what is streamed is attached");
+                if self.config.keep_alive_ms > 0 {
+                    assert!(entry.has_timer(), "no stream is without its keep-alive timer");
+                }
+            }
+            if let State::Waiting(post) = entry.state {
+                assert_eq!(self.posts[post].conn, Some(conn), "what waits for a POST is its connection");
+            }
+            if let Some(stream) = entry.trailing {
+                assert_eq!(
+                    self.streams[stream].attachment,
+                    Attachment::Ending(conn),
+                    "what trails is ending"
+                );
+            }
+        }
+    }
+
+    fn check_posts(&self) {
+        let mut in_posts = 0;
+        for (post, _) in self.posts.iter() {
+            in_posts += self.calls_of_post(post);
+            assert!(self.calls_of_post(post) > 0, "a POST lives while one of its calls does");
+        }
+        assert_eq!(in_posts, self.calls.len(), "every call belongs to a POST");
+    }
+
+    fn check_timers(&self) {
+        let conns = self.conns.iter().filter(|(_, entry)| entry.has_timer()).count();
+        let sessions = self.sessions.iter().filter(|(_, entry)| entry.timer.is_some()).count();
+        let streams = self.streams.iter().filter(|(_, entry)| entry.timer.is_some()).count();
+        let posts = self.posts.iter().filter(|(_, entry)| entry.timer.is_some()).count();
+        let has_timer = |timer: Option<super::wheel::TimerId>| timer.is_some();
+        let asks = self.sessions.iter().filter_map(|(_, entry)| entry.asks.as_ref());
+        let asks = asks.filter(|asks| has_timer(asks.timer)).count();
+        let lost = self.sessions.iter().filter_map(|(_, entry)| entry.recovery.as_ref());
+        let lost = lost.filter(|recovery| has_timer(recovery.timer)).count();
+        assert_eq!(
+            conns + sessions + streams + posts + asks + lost,
+            self.wheel.len(),
+            "every timer has an owner that knows it"
+        );
+        assert_eq!(sessions, self.sessions.len(), "every session has a deadline");
+    }
+}

@@ -1,0 +1,459 @@
+//! Listener streams: who gets what the server sends unasked.
+//!
+//! Decides for every GET which stream it becomes or continues, elects the one primary, probes a primary that
+//! a newcomer puts in doubt, and hands messages to the queue the primary pulls from. Owns no state of its own: the
+//! session names its primary, streams carry role and trust.
+//!
+//! Invariants: while any listening stream is attached exactly one of them is primary; a message is in the queue or in
+//! exactly one log; nothing here closes a connection that could still be listening, save a fallen-through one whose place
+//! a listener needs.
+
+use super::{
+    config::ListenerPolicy,
+    http::refusal::Refusal,
+    ids::{EventId, StreamKind},
+    queue::{Class, Message, Queue, Queued},
+    request::{CursorField, Request},
+    seam::*,
+    shard::Shard,
+    sse,
+    stream::{Attachment, EndOfStream, Probe, ResponseKept, Role, Trust, Via},
+    table::{ConnSlot, SessionSlot, StreamSlot},
+};
+use crate::limits;
+
+/// Which stream a GET is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A new listener stream.
+    Plain,
+    /// Go on with this listener stream after the cursor.
+    Listener(EventId),
+    /// Go on with this request stream after the cursor.
+    Request(EventId, StreamSlot),
+    /// The cursor's request stream has nothing left to say.
+    FallenThrough(EventId),
+}
+
+impl Wanted {
+    fn cursor(self) -> Option<EventId> {
+        match self {
+            Wanted::Plain => None,
+            Wanted::Listener(cursor) | Wanted::Request(cursor, _) | Wanted::FallenThrough(cursor) => {
+                Some(cursor)
+            }
+        }
+    }
+}
+
+impl Shard {
+    // --- GET -----------------------------------------------------------------------------------
+
+    /// Answers a GET of a live session: with a stream, or with the refusal returned.
+    pub(super) fn open_listener(
+        &mut self,
+        conn: ConnSlot,
+        request: &Request,
+        session: SessionSlot,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        let wanted = self.wanted_stream(session, request.cursor)?;
+        self.make_place(session, wanted, now)?;
+        self.touch_session(session, now);
+        let stream = self.stream_for(session, wanted, now);
+        self.counters.listeners += 1;
+        self.queue_stream_head(conn, &request.reply, None, now);
+        self.queue_opening(conn, session, wanted, stream, now);
+        let via = if wanted == Wanted::Plain { Via::PlainGet } else { Via::CursorGet };
+        self.attach(stream, conn, via);
+        if via == Via::PlainGet {
+            self.claim_replies(stream);
+        }
+        self.claim_primary(stream, wanted, now);
+        self.pump_stream(stream, now);
+        Ok(())
+    }
+
+    fn wanted_stream(&mut self, session: SessionSlot, cursor: CursorField) -> Result<Wanted, Refusal> {
+        let wanted = match cursor {
+            CursorField::Absent => Some(Wanted::Plain),
+            CursorField::Malformed => None,
+            CursorField::Event(cursor) if cursor.tag != self.sessions[session].tag => None,
+            CursorField::Event(cursor) => match cursor.kind {
+                StreamKind::Listener => self.wanted_listener(session, cursor),
+                StreamKind::Request => self.wanted_request(session, cursor),
+            },
+        };
+        wanted.ok_or_else(|| {
+            self.counters.cursors_refused += 1;
+            Refusal::bad_cursor()
+        })
+    }
+
+    fn wanted_listener(&self, session: SessionSlot, cursor: EventId) -> Option<Wanted> {
+        let owner = &self.sessions[session];
+        let issued = match self.find_stream(session, cursor.kind, cursor.stream) {
+            Some(stream) => cursor.sequence <= self.streams[stream].sequence,
+            None => {
+                (1..=owner.listeners_issued).contains(&cursor.stream)
+                    && cursor.sequence <= owner.listener_sequence_forgotten
+            }
+        };
+        issued.then_some(Wanted::Listener(cursor))
+    }
+
+    fn wanted_request(&self, session: SessionSlot, cursor: EventId) -> Option<Wanted> {
+        let owner = &self.sessions[session];
+        let Some(slot) = self.find_stream(session, cursor.kind, cursor.stream) else {
+            let issued = (1..=owner.requests_issued).contains(&cursor.stream)
+                && cursor.sequence <= owner.request_sequence_forgotten;
+            return issued.then_some(Wanted::FallenThrough(cursor));
+        };
+        let stream = &self.streams[slot];
+        if cursor.sequence > stream.sequence || stream.response == ResponseKept::Lost {
+            return None;
+        }
+        let more = stream.log.as_ref().is_some_and(|log| log.reaches_beyond(cursor.sequence));
+        Some(if more || stream.post.is_some() {
+            Wanted::Request(cursor, slot)
+        } else {
+            Wanted::FallenThrough(cursor)
+        })
+    }
+
+    /// Keeps the caps on GET streams: a fallen-through stream gives way to any other, and is refused in a way that
+    /// stops an EventSource.
+    fn make_place(&mut self, session: SessionSlot, wanted: Wanted, now: Now) -> Result<(), Refusal> {
+        let owner = &self.sessions[session];
+        let full = usize::from(owner.gets) >= limits::GET_STREAMS_PER_SESSION_MAX;
+        if let Wanted::FallenThrough(_) = wanted {
+            self.counters.listeners_fallen_through += 1;
+            if full || usize::from(owner.fallen_through) >= limits::FALLEN_THROUGH_PER_SESSION_MAX {
+                self.counters.listeners_refused += 1;
+                return Err(Refusal::no_more_streams());
+            }
+            return Ok(());
+        }
+        if !full {
+            return Ok(());
+        }
+        match self.most_dispensable(session) {
+            Some(stream) => {
+                self.end_stream(stream, EndOfStream::Displaced, now);
+                Ok(())
+            }
+            None => {
+                self.counters.listeners_refused += 1;
+                Err(Refusal::too_many_streams())
+            }
+        }
+    }
+
+    /// The oldest attached GET stream that carries nothing.
+    fn most_dispensable(&self, session: SessionSlot) -> Option<StreamSlot> {
+        self.streams_of(session)
+            .filter(|slot| {
+                let stream = &self.streams[*slot];
+                stream.live_conn().is_some() && matches!(stream.role, Role::FallenThrough | Role::Superseded)
+            })
+            .last()
+    }
+
+    /// The entry that will carry the GET, detached and rewound to its cursor.
+    fn stream_for(&mut self, session: SessionSlot, wanted: Wanted, now: Now) -> StreamSlot {
+        match wanted {
+            Wanted::Plain => self.new_stream(session, Role::Listener),
+            Wanted::FallenThrough(_) => self.new_stream(session, Role::FallenThrough),
+            Wanted::Listener(cursor) => {
+                self.counters.streams_continued += 1;
+                match self.find_stream(session, StreamKind::Listener, cursor.stream) {
+                    Some(stream) => self.rewind(stream, cursor, now),
+                    None => return self.remembered_stream(session, cursor.stream),
+                }
+            }
+            Wanted::Request(cursor, stream) => {
+                self.counters.streams_continued += 1;
+                self.rewind(stream, cursor, now)
+            }
+        }
+    }
+
+    /// Frees the stream from its former connection, which goes on as a stream without messages, and prepares the replay.
+    fn rewind(&mut self, stream: StreamSlot, cursor: EventId, now: Now) -> StreamSlot {
+        if let Attachment::Ending(conn) = self.streams[stream].attachment {
+            self.conns[conn].trailing = None;
+            self.streams[stream].attachment = Attachment::None;
+        }
+        if let Some(left_over) = self.release_conn(stream, now) {
+            let entry = &self.streams[stream];
+            let (session, number) = (entry.session, entry.number);
+            let heir = match entry.role {
+                Role::Request | Role::Superseded => {
+                    self.insert_stream(session, StreamKind::Request, Role::Superseded, number, 0)
+                }
+                Role::Listener | Role::FallenThrough => self.new_stream(session, Role::Listener),
+            };
+            self.attach(heir, left_over, Via::CursorGet);
+            self.demote(heir);
+        }
+        if let Some(log) = &mut self.streams[stream].log {
+            let removed = log.rewind(cursor.sequence);
+            self.account_removed(stream, removed);
+        }
+        stream
+    }
+
+    /// The first bytes of a GET stream: a priming event where the session knows them, else a comment, so that head and
+    /// first bytes go out at once.
+    fn queue_opening(
+        &mut self,
+        conn: ConnSlot,
+        session: SessionSlot,
+        wanted: Wanted,
+        stream: StreamSlot,
+        now: Now,
+    ) {
+        let transfer = self.conns[conn].transfer;
+        let piece = if self.primes_listeners(session) {
+            let id = wanted.cursor().unwrap_or_else(|| self.event_id(stream, 0));
+            Piece::Inline(sse::priming(transfer, id, self.config.retry_ms))
+        } else {
+            Piece::Static(sse::opening(transfer))
+        };
+        self.queue_frame(conn, [piece], now);
+    }
+
+    // --- Election ------------------------------------------------------------------------------
+
+    /// A GET stream was attached: primary, or shadow that puts the primary in doubt.
+    fn claim_primary(&mut self, stream: StreamSlot, wanted: Wanted, now: Now) {
+        let session = self.streams[stream].session;
+        let Some(primary) = self.sessions[session].primary else {
+            return if self.streams[stream].listens() {
+                self.make_primary(stream, now)
+            };
+        };
+        let only_fallen_through = self.streams[primary].role == Role::FallenThrough;
+        match wanted {
+            Wanted::Request(..) | Wanted::FallenThrough(_) => {}
+            Wanted::Plain | Wanted::Listener(_) if only_fallen_through => self.make_primary(stream, now),
+            Wanted::Listener(_) => {
+                if self.sessions[session].cut_primary == self.streams[stream].number {
+                    self.make_primary(stream, now);
+                }
+            }
+            Wanted::Plain => match self.config.listener_policy {
+                ListenerPolicy::First => self.start_probe(primary, now),
+                ListenerPolicy::Latest => self.take_over(primary, stream, now),
+            },
+        }
+    }
+
+    fn make_primary(&mut self, stream: StreamSlot, now: Now) {
+        let session = self.streams[stream].session;
+        self.sessions[session].primary = Some(stream);
+        let orphans: Vec<_> = self
+            .streams_of(session)
+            .filter(|slot| *slot != stream && self.streams[*slot].attachment == Attachment::None)
+            .collect();
+        for orphan in orphans {
+            self.return_unacked(orphan);
+        }
+        self.pump_stream(stream, now);
+    }
+
+    /// Promotes the best attached stream if the session has no primary. Nobody stays deaf.
+    pub(super) fn elect(&mut self, session: SessionSlot, now: Now) {
+        if self.sessions[session].primary.is_some() || self.draining() {
+            return;
+        }
+        let best = self
+            .streams_of(session)
+            .filter(|slot| self.streams[*slot].listens() && self.streams[*slot].live_conn().is_some())
+            .enumerate()
+            .min_by_key(|(recency, slot)| (self.reluctance(*slot), *recency))
+            .map(|(_, slot)| slot);
+        if let Some(best) = best {
+            self.counters.primaries_promoted += 1;
+            self.make_primary(best, now);
+        }
+    }
+
+    /// Lower is promoted first.
+    fn reluctance(&self, stream: StreamSlot) -> u8 {
+        let entry = &self.streams[stream];
+        match (entry.trust, entry.role) {
+            (Trust::Demoted, _) => 2,
+            (_, Role::FallenThrough) => 1,
+            (_, Role::Listener | Role::Request | Role::Superseded) => 0,
+        }
+    }
+
+    fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
+        self.demote(former);
+        self.make_primary(newcomer, now);
+        if let Some(conn) = self.streams[former].live_conn() {
+            self.conn_mut(conn).retract();
+            self.effects.push_back(Effect::Measure(self.conn_key(conn)));
+        }
+    }
+
+    // --- Doubt ---------------------------------------------------------------------------------
+
+    /// Asks the primary's peer for a sign of life: a comment that its TCP has to acknowledge in time.
+    fn start_probe(&mut self, primary: StreamSlot, now: Now) {
+        let Some(conn) = self.streams[primary].live_conn() else { return };
+        if self.streams[primary].trust == Trust::Probed {
+            return;
+        }
+        let offset = if self.conns[conn].output_bytes() == 0 {
+            let comment = sse::comment(self.conns[conn].transfer);
+            self.queue_frame(conn, [Piece::Static(comment)], now)
+        } else {
+            self.conns[conn].queued_offset()
+        };
+        let deadline_ms = now.ms + limits::PROBE_TIMEOUT_MS;
+        let entry = &mut self.streams[primary];
+        entry.trust = Trust::Probed;
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms }));
+        self.arm_stream(primary, deadline_ms);
+    }
+
+    /// The probe's time is over: ask the kernel what arrived.
+    pub(super) fn probe_expired(&mut self, stream: StreamSlot, now: Now) {
+        let entry = &self.streams[stream];
+        let due = entry.probe.as_ref().is_some_and(|probe| probe.deadline_ms <= now.ms);
+        if let (Trust::Probed, true, Some(conn)) = (entry.trust, due, entry.live_conn()) {
+            self.effects.push_back(Effect::Measure(self.conn_key(conn)));
+        }
+    }
+
+    /// Evidence: everything up to `offset` of this attached stream's connection has arrived.
+    pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.acknowledge_claimed(stream, offset);
+        let entry = &mut self.streams[stream];
+        if let Some(log) = &mut entry.log {
+            log.acknowledge(offset);
+        }
+        if offset >= entry.unnamed_until {
+            entry.unnamed_until = 0;
+        }
+        let Some(probe) = entry.probe.as_deref().copied() else { return };
+        match entry.trust {
+            Trust::Trusted => {}
+            Trust::Probed if offset >= probe.offset => {
+                entry.trust = Trust::Trusted;
+                entry.probe = None;
+            }
+            Trust::Probed if probe.deadline_ms <= now.ms => self.probe_failed(stream, now),
+            Trust::Probed => {}
+            Trust::Demoted if offset > probe.offset => {
+                entry.trust = Trust::Trusted;
+                entry.probe = None;
+            }
+            Trust::Demoted => self.pass_on_unacked(stream, now),
+        }
+    }
+
+    fn probe_failed(&mut self, stream: StreamSlot, now: Now) {
+        self.counters.primaries_demoted += 1;
+        self.demote(stream);
+        let session = self.streams[stream].session;
+        if self.sessions[session].primary == Some(stream) {
+            self.sessions[session].primary = None;
+        }
+        if let Some(conn) = self.streams[stream].live_conn() {
+            self.conn_mut(conn).retract();
+        }
+        self.return_unacked(stream);
+        self.elect(session, now);
+    }
+
+    /// Distrusts a stream until its peer acknowledges more than was queued for it by now.
+    fn demote(&mut self, stream: StreamSlot) {
+        let Some(conn) = self.streams[stream].live_conn() else { return };
+        let offset = self.conns[conn].queued_offset();
+        let entry = &mut self.streams[stream];
+        entry.trust = Trust::Demoted;
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms: 0 }));
+    }
+
+    // --- Messages ------------------------------------------------------------------------------
+
+    /// Sends a session something nobody asked for: to its primary, or into its queue.
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
+        if let Some(primary) = self.sessions[session].primary
+            && self.takes_at_once(session, primary)
+        {
+            self.log_message(primary, message, now);
+            self.pump_stream(primary, now);
+            return Queued::Waiting;
+        }
+        let queued = self.queue_mut(session).push(message);
+        match queued {
+            Queued::Waiting => {}
+            Queued::Merged => self.counters.messages_merged += 1,
+            Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
+            Queued::Refused => self.counters.messages_dropped += 1,
+        }
+        if let Some(primary) = self.sessions[session].primary {
+            self.pump_stream(primary, now);
+        }
+        queued
+    }
+
+    fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {
+        let idle = self.streams[primary].live_conn().is_some_and(|conn| self.conns[conn].output_bytes() == 0);
+        idle && self.sessions[session].queue.is_none()
+    }
+
+    fn queue_mut(&mut self, session: SessionSlot) -> &mut Queue {
+        self.sessions[session].queue.get_or_insert_default()
+    }
+
+    /// Gives what a stream that is gone or in doubt may not have delivered to the primary, if there is one.
+    pub(super) fn pass_on_unacked(&mut self, stream: StreamSlot, now: Now) {
+        let session = self.streams[stream].session;
+        let Some(primary) = self.sessions[session].primary else { return };
+        if primary != stream && self.return_unacked(stream) {
+            self.pump_stream(primary, now);
+        }
+    }
+
+    /// Puts what a stream may not have delivered back at the head of the queue. False if there was nothing.
+    fn return_unacked(&mut self, stream: StreamSlot) -> bool {
+        let entry = &self.streams[stream];
+        if !entry.listens() || entry.log.is_none() {
+            return false;
+        }
+        let session = entry.session;
+        let messages = self.take_unacked(stream);
+        if messages.is_empty() {
+            return false;
+        }
+        self.counters.events_moved += messages.len() as u64;
+        self.queue_mut(session).push_front(messages.into_iter());
+        true
+    }
+
+    /// A notification for one session, by what it is.
+    pub(super) fn notify_session(
+        &mut self,
+        session: SessionSlot,
+        kind: &NotificationKind,
+        message: Message,
+        now: Now,
+    ) {
+        if self.is_filtered(session, kind) {
+            self.counters.messages_filtered += 1;
+            return;
+        }
+        debug_assert!(message.class == Class::of(kind));
+        self.announce(session, message, now);
+    }
+
+    /// Whether the session asked not to see log messages of that level.
+    pub(super) fn is_filtered(&self, session: SessionSlot, kind: &NotificationKind) -> bool {
+        matches!(kind, NotificationKind::Log(level) if *level < self.sessions[session].log_level)
+    }
+}

@@ -1,0 +1,274 @@
+//! The events of one stream: what is still to be written, and what may be asked for again.
+//!
+//! Owns the events in order of their sequence numbers. Exists only while it holds something: about 56 bytes per
+//! event beside the payload, which is shared. Every event passes through here: it is appended unsent, marked with
+//! the connection offset at which its frame ends when it is written, and with the peer's acknowledgement when there
+//! is evidence of it. Events stay for the replay time, acknowledged or not: a client may come back with an older
+//! cursor. Operations are linear in the number of events, which the session's bounds cap.
+
+use super::queue::{Class, Message};
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) sequence: u32,
+    pub(super) at_ms: u64,
+    pub(super) delivery: Delivery,
+    pub(super) message: Message,
+}
+
+/// How far an event has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Not written to the present attachment.
+    Unsent,
+    /// Its frame ends at this offset of the attachment's connection.
+    Written { end: u64 },
+    /// The peer's TCP has it, or the client named it or a later one as its cursor.
+    Acked,
+}
+
+/// What left a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Removed {
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    /// Responses among them that no evidence shows to have arrived.
+    pub(super) unacked_responses: usize,
+}
+
+impl Removed {
+    fn count(&mut self, event: &Event) {
+        self.events += 1;
+        self.bytes += event.message.payload.len();
+        if event.message.class == Class::Response && event.delivery != Delivery::Acked {
+            self.unacked_responses += 1;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    events: VecDeque<Event>,
+}
+
+impl Log {
+    pub(super) fn append(&mut self, sequence: u32, message: Message, now_ms: u64) {
+        debug_assert!(self.events.back().is_none_or(|last| last.sequence < sequence));
+        self.events.push_back(Event { sequence, at_ms: now_ms, delivery: Delivery::Unsent, message });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    /// The first event that was not written yet. Events are written in order, so all before it were.
+    pub(super) fn next_unsent(&mut self) -> Option<&mut Event> {
+        self.events.iter_mut().find(|event| event.delivery == Delivery::Unsent)
+    }
+
+    /// Bytes not yet written.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        let unsent = self.events.iter().filter(|event| event.delivery == Delivery::Unsent);
+        unsent.map(|event| event.message.payload.len()).sum()
+    }
+
+    /// Everything that ends within the first `offset` bytes of the attachment's connection has arrived.
+    pub(super) fn acknowledge(&mut self, offset: u64) {
+        for event in &mut self.events {
+            if matches!(event.delivery, Delivery::Written { end } if end <= offset) {
+                event.delivery = Delivery::Acked;
+            }
+        }
+    }
+
+    /// What was written to an attachment that is no more counts as unsent.
+    pub(super) fn forget_writes(&mut self) {
+        for event in &mut self.events {
+            if matches!(event.delivery, Delivery::Written { .. }) {
+                event.delivery = Delivery::Unsent;
+            }
+        }
+    }
+
+    /// Prepares the replay strictly after `cursor`: up to it the client has everything; after it everything
+    /// is to be written again, save signals that arrived once (an old signal makes clients refetch for ever).
+    pub(super) fn rewind(&mut self, cursor: u32) -> Removed {
+        for event in &mut self.events {
+            if event.sequence <= cursor {
+                event.delivery = Delivery::Acked;
+            }
+        }
+        let arrived_signal = |event: &Event| {
+            event.sequence > cursor
+                && event.delivery == Delivery::Acked
+                && matches!(event.message.class, Class::Signal(_))
+        };
+        let removed = self.remove_where(arrived_signal);
+        for event in self.events.iter_mut().filter(|event| event.sequence > cursor) {
+            event.delivery = Delivery::Unsent;
+        }
+        removed
+    }
+
+    /// Takes out what no evidence shows to have arrived, in order, to be sent elsewhere.
+    pub(super) fn take_unacked(&mut self) -> Vec<Message> {
+        let mut unacked = Vec::new();
+        let events = std::mem::take(&mut self.events);
+        for event in events {
+            match event.delivery {
+                Delivery::Acked => self.events.push_back(event),
+                Delivery::Unsent | Delivery::Written { .. } => unacked.push(event.message),
+            }
+        }
+        unacked
+    }
+
+    /// Whether anything is after `cursor`.
+    pub(super) fn reaches_beyond(&self, cursor: u32) -> bool {
+        self.events.back().is_some_and(|last| last.sequence > cursor)
+    }
+
+    /// When the oldest event was logged.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.events.front().map(|event| event.at_ms)
+    }
+
+    /// Removes what was logged at or before `limit_ms`, unless it is still to be written to an attachment.
+    pub(super) fn expire(&mut self, limit_ms: u64, unsent: Unsent) -> Removed {
+        self.remove_where(|event| {
+            event.at_ms <= limit_ms && (unsent == Unsent::Expires || event.delivery != Delivery::Unsent)
+        })
+    }
+
+    /// The oldest event that may be evicted: any but a response or a request, or even those if nothing else is
+    /// left.
+    pub(super) fn oldest_evictable(&self, responses: Responses) -> Option<(u64, u32)> {
+        self.events
+            .iter()
+            .find(|event| {
+                responses == Responses::Too
+                    || !matches!(event.message.class, Class::Response | Class::Request)
+            })
+            .map(|event| (event.at_ms, event.sequence))
+    }
+
+    pub(super) fn evict(&mut self, sequence: u32) -> Removed {
+        self.remove_where(|event| event.sequence == sequence)
+    }
+
+    fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {
+        let mut removed = Removed::default();
+        self.events.retain(|event| {
+            let goes = condemned(event);
+            if goes {
+                removed.count(event);
+            }
+            !goes
+        });
+        removed
+    }
+}
+
+/// Whether expiry takes events that were not written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    Expires,
+    Stays,
+}
+
+/// Whether eviction may take responses, and requests to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Responses {
+    Spared,
+    Too,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::queue::Signal;
+    use bytes::Bytes;
+    use std::rc::Rc;
+
+    fn message(class: Class, text: &'static str) -> Message {
+        Message { class, payload: Rc::new(Bytes::from_static(text.as_bytes())) }
+    }
+
+    fn tools() -> Class {
+        Class::Signal(Signal::Tools)
+    }
+
+    fn log(classes: &[Class]) -> Log {
+        let mut log = Log::default();
+        for (sequence, class) in (1..).zip(classes) {
+            log.append(sequence, message(class.clone(), "x"), u64::from(sequence));
+        }
+        log
+    }
+
+    fn write_all(log: &mut Log) {
+        let mut end = 0;
+        while let Some(event) = log.next_unsent() {
+            end += 10;
+            event.delivery = Delivery::Written { end };
+        }
+    }
+
+    fn unsent(log: &Log) -> Vec<u32> {
+        log.iter().filter(|event| event.delivery == Delivery::Unsent).map(|event| event.sequence).collect()
+    }
+
+    #[test]
+    fn evidence_covers_whole_frames_only() {
+        let mut log = log(&[Class::Other, Class::Other, Class::Other]);
+        write_all(&mut log);
+        log.acknowledge(29);
+        let acked: Vec<_> = log.iter().map(|event| event.delivery == Delivery::Acked).collect();
+        assert_eq!(acked, [true, true, false]);
+        assert_eq!(log.take_unacked().len(), 1);
+        assert_eq!(log.iter().count(), 2);
+    }
+
+    #[test]
+    fn replay_is_strictly_after_the_cursor_and_repeats_no_arrived_signal() {
+        let mut log = log(&[Class::Other, tools(), Class::Other, tools()]);
+        write_all(&mut log);
+        log.acknowledge(30);
+        let removed = log.rewind(1);
+        assert_eq!(removed.events, 1, "the signal that arrived");
+        assert_eq!(unsent(&log), [3, 4]);
+    }
+
+    #[test]
+    fn an_older_cursor_gets_acked_events_again() {
+        let mut log = log(&[Class::Other, Class::Other]);
+        write_all(&mut log);
+        log.acknowledge(20);
+        log.rewind(0);
+        assert_eq!(unsent(&log), [1, 2]);
+    }
+
+    #[test]
+    fn expiry_spares_what_an_attachment_has_still_to_get() {
+        let mut log = log(&[Class::Other, Class::Other]);
+        log.next_unsent().expect("two").delivery = Delivery::Written { end: 1 };
+        assert_eq!(log.expire(2, Unsent::Stays).events, 1);
+        assert_eq!(log.expire(2, Unsent::Expires).events, 1);
+        assert!(log.is_empty());
+    }
+
+    #[test]
+    fn a_response_is_evicted_last_and_its_loss_is_known() {
+        let mut log = log(&[Class::Response, Class::Progress]);
+        assert_eq!(log.oldest_evictable(Responses::Spared), Some((2, 2)));
+        assert_eq!(log.evict(2).unacked_responses, 0);
+        assert_eq!(log.oldest_evictable(Responses::Spared), None);
+        assert_eq!(log.oldest_evictable(Responses::Too), Some((1, 1)));
+        assert_eq!(log.evict(1).unacked_responses, 1);
+    }
+}

@@ -1,0 +1,355 @@
+//! From a request's head to what it wants.
+//!
+//! Owns the order of the checks and what has to be remembered of a head while its body arrives and its reply
+//! is undecided. The order: syntax, host and origin, OPTIONS, path, method, session (which may move the connection),
+//! revision, what the method accepts, body. A session that is no more is answered with its 404 before any other
+//! fault of the request, except that `initialize` may carry a dead id.
+
+use super::{
+    conn::{State, Step},
+    http::{self, Content, DateText, Status},
+    http::{
+        Cors, Decoder, Expect, Forms, Framing, Head, HeadLimits, Method, Parsed, Persistence, Progress,
+        Refusal, ReplyHead, Version, head, refusal::ALLOW_ENDPOINT, reply::CONTINUE_100,
+    },
+    ids::{EventId, SessionId},
+    seam::*,
+    session::SessionEnd,
+    shard::Shard,
+    table::{ConnSlot, SessionSlot},
+};
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// What replies to a request need to know of it.
+#[derive(Clone, Debug)]
+pub(super) struct ReplyFacts {
+    pub(super) method: Method,
+    pub(super) version: Version,
+    pub(super) persistence: Persistence,
+    /// The allowed origin, to be named in the reply.
+    pub(super) origin: Option<Box<[u8]>>,
+}
+
+impl Default for ReplyFacts {
+    /// For a request of which nothing could be read.
+    fn default() -> Self {
+        ReplyFacts {
+            method: Method::Other,
+            version: Version::Http11,
+            persistence: Persistence::Close,
+            origin: None,
+        }
+    }
+}
+
+impl ReplyFacts {
+    fn of(head: &Head<'_>, cors: Cors<'_>) -> Self {
+        let has_unread_body = head.framing != Framing::None && head.method != Method::Post;
+        ReplyFacts {
+            method: head.method,
+            version: head.version,
+            persistence: if has_unread_body { Persistence::Close } else { head.persistence },
+            origin: cors.origin().map(Into::into),
+        }
+    }
+
+    pub(super) fn exchange<'a>(&'a self, date: &'a DateText) -> http::Exchange<'a> {
+        http::Exchange {
+            version: self.version,
+            persistence: self.persistence,
+            cors: self.origin.as_deref(),
+            date,
+        }
+    }
+}
+
+/// `Mcp-Session-Id` of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SessionField {
+    Absent,
+    /// Not the form of any id of ours.
+    Unknown,
+    Id(SessionId),
+}
+
+impl SessionField {
+    fn parse(field: Option<&[u8]>) -> Self {
+        match field {
+            None => SessionField::Absent,
+            Some(text) => SessionId::parse(text).map_or(SessionField::Unknown, SessionField::Id),
+        }
+    }
+}
+
+/// `Last-Event-ID` of a GET.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CursorField {
+    Absent,
+    Malformed,
+    Event(EventId),
+}
+
+impl CursorField {
+    fn parse(field: Option<&[u8]>) -> Self {
+        match field {
+            None => CursorField::Absent,
+            Some(text) => EventId::parse(text).map_or(CursorField::Malformed, CursorField::Event),
+        }
+    }
+}
+
+/// A request whose head was found good.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) reply: ReplyFacts,
+    pub(super) session: SessionField,
+    pub(super) cursor: CursorField,
+    pub(super) forms: Forms,
+    decoder: Decoder,
+    body: BytesMut,
+}
+
+impl Request {
+    /// Decodes what has arrived of the body; `Some` when it is whole.
+    pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, Refusal> {
+        Ok(match self.decoder.decode(input, &mut self.body)? {
+            Progress::NeedMore => None,
+            Progress::Done => Some(std::mem::take(&mut self.body).freeze()),
+        })
+    }
+
+    pub(super) fn wanted_bytes(&self, buffered: usize) -> usize {
+        self.decoder.wanted_bytes(buffered)
+    }
+}
+
+/// What a good head asks for.
+#[derive(Debug)]
+enum Verdict {
+    /// The session lives elsewhere: the connection goes there with everything it sent.
+    Move(ShardId),
+    /// A listener stream, or the rest of some stream.
+    Listen(SessionSlot, Request),
+    /// The end of a session.
+    Delete(SessionSlot, Request),
+    /// Messages, in a body.
+    Post(Box<Request>, Expect),
+}
+
+impl Shard {
+    /// Reads the head at the start of the input and acts on it.
+    pub(super) fn read_head(&mut self, conn: ConnSlot, mut input: Box<BytesMut>, now: Now) -> Step {
+        let (head, consumed) = match head::parse(&input, &HeadLimits::default()) {
+            Ok(Parsed::Incomplete) => {
+                self.keep_input(conn, input);
+                self.await_head(conn, now);
+                return Step::Wait;
+            }
+            Ok(Parsed::Complete { head, consumed }) => (head, consumed),
+            Err(refusal) => {
+                self.refuse(conn, &ReplyFacts::default(), &refusal, now);
+                return Step::Wait;
+            }
+        };
+        self.head_arrived(conn, now);
+        let cors = match self.config.policy.check(&head) {
+            Ok(cors) => cors,
+            Err(refusal) => {
+                let facts = ReplyFacts::of(&head, Cors::NotAsked);
+                let rest = Rest { framing: head.framing, consumed, input };
+                return self.refuse_head(conn, facts, rest, refusal, now);
+            }
+        };
+        if head.method == Method::Options {
+            self.answer_options(conn, &head, cors, now);
+            input.advance(consumed);
+            self.keep_input(conn, input);
+            return Step::Wait;
+        }
+        match self.judge(&head, cors) {
+            Ok(Verdict::Move(shard)) => {
+                self.keep_input(conn, input);
+                self.move_conn(conn, shard);
+                Step::Wait
+            }
+            Ok(verdict) => {
+                input.advance(consumed);
+                self.keep_input(conn, input);
+                self.follow(conn, verdict, now);
+                Step::Again
+            }
+            Err(refusal) => {
+                let facts = ReplyFacts::of(&head, cors);
+                let rest = Rest { framing: head.framing, consumed, input };
+                self.refuse_head(conn, facts, rest, refusal, now)
+            }
+        }
+    }
+
+    fn judge(&self, head: &Head<'_>, cors: Cors<'_>) -> Result<Verdict, Refusal> {
+        self.config.policy.locate(head.target)?;
+        match head.method {
+            Method::Get | Method::Post | Method::Delete => {}
+            Method::Head | Method::Options | Method::Other => {
+                return Err(Refusal::method_not_allowed(ALLOW_ENDPOINT));
+            }
+        }
+        let session = SessionField::parse(head.session_id);
+        if let SessionField::Id(id) = session
+            && id.shard != self.id
+            && id.shard.0 < self.config.shards
+        {
+            return Ok(Verdict::Move(id.shard));
+        }
+        if head.method == Method::Post {
+            return self.judge_post(head, cors, session).map_err(|refusal| self.mask(session, refusal));
+        }
+        let live = self.require_session(session)?;
+        check_revision(head)?;
+        head.admit_expectation()?;
+        let request = Request {
+            reply: ReplyFacts::of(head, cors),
+            session,
+            cursor: CursorField::parse(head.last_event_id),
+            forms: Forms::SseOnly,
+            decoder: Decoder::new(Framing::None, 0)?,
+            body: BytesMut::new(),
+        };
+        if head.method == Method::Delete {
+            return Ok(Verdict::Delete(live, request));
+        }
+        head.accept.stream()?;
+        Ok(Verdict::Listen(live, request))
+    }
+
+    fn judge_post(&self, head: &Head<'_>, cors: Cors<'_>, session: SessionField) -> Result<Verdict, Refusal> {
+        check_revision(head)?;
+        let forms = head.admit_post()?;
+        let decoder = Decoder::new(head.framing, self.config.body_bytes_max as u64)?;
+        let request = Request {
+            reply: ReplyFacts::of(head, cors),
+            session,
+            cursor: CursorField::Absent,
+            forms,
+            decoder,
+            body: BytesMut::new(),
+        };
+        Ok(Verdict::Post(Box::new(request), head.expect))
+    }
+
+    fn follow(&mut self, conn: ConnSlot, verdict: Verdict, now: Now) {
+        match verdict {
+            Verdict::Move(_) => unreachable!("handled before anything is consumed"),
+            Verdict::Listen(session, request) => self.listen(conn, session, &request, now),
+            Verdict::Delete(session, request) => {
+                self.end_session(session, SessionEnd::Deleted, now);
+                self.reply_empty(conn, &request.reply, Status::NoContent, now);
+            }
+            Verdict::Post(request, expect) => {
+                if expect == Expect::Continue && !self.has_input(conn) {
+                    self.queue_frame(conn, [Piece::Static(CONTINUE_100)], now);
+                }
+                self.await_body(conn, request, now);
+            }
+        }
+    }
+
+    fn listen(&mut self, conn: ConnSlot, session: SessionSlot, request: &Request, now: Now) {
+        let outcome = if self.draining() {
+            Err(Refusal::draining())
+        } else {
+            self.open_listener(conn, request, session, now)
+        };
+        if let Err(refusal) = outcome {
+            self.refuse(conn, &request.reply, &refusal, now);
+        }
+    }
+
+    /// Leaves the connection, and all it sent, to the shard of its session.
+    fn move_conn(&mut self, conn: ConnSlot, shard: ShardId) {
+        let key = self.conn_key(conn);
+        self.conn_mut(conn).state = State::Moving;
+        let refusal = http::reply::BUSY_503;
+        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes: BytesMut::new(), refusal }));
+    }
+
+    // --- Sessions of requests --------------------------------------------------------------------
+
+    /// The live session a request names.
+    pub(super) fn require_session(&self, session: SessionField) -> Result<SessionSlot, Refusal> {
+        match session {
+            SessionField::Absent => Err(Refusal::session_missing()),
+            SessionField::Unknown => Err(Refusal::session_unknown()),
+            SessionField::Id(id) => self.find_session(&id).ok_or_else(Refusal::session_unknown),
+        }
+    }
+
+    /// The refusal of a request, or the 404 if its session is no more: nothing may hide that from a client.
+    fn mask(&self, session: SessionField, refusal: Refusal) -> Refusal {
+        match session {
+            SessionField::Absent => refusal,
+            SessionField::Unknown | SessionField::Id(_) => match self.require_session(session) {
+                Ok(_) => refusal,
+                Err(unknown) => Refusal { persistence: refusal.persistence, ..unknown },
+            },
+        }
+    }
+
+    pub(super) fn mask_refusal(&self, request: &Request, refusal: Refusal) -> Refusal {
+        self.mask(request.session, refusal)
+    }
+
+    // --- Replies without content -----------------------------------------------------------------
+
+    pub(super) fn reply_empty(&mut self, conn: ConnSlot, facts: &ReplyFacts, status: Status, now: Now) {
+        let date = self.date;
+        let head = ReplyHead::new(status, Content::Empty, facts.exchange(&date));
+        self.reply(conn, &head, &[], now);
+    }
+
+    fn answer_options(&mut self, conn: ConnSlot, head: &Head<'_>, cors: Cors<'_>, now: Now) {
+        let (facts, date) = (ReplyFacts::of(head, cors), self.date);
+        let reply = ReplyHead::options(head.preflight(), facts.exchange(&date));
+        self.reply(conn, &reply, &[], now);
+    }
+
+    /// Refuses a request by its head. If its whole body is here it is skipped and the connection goes on; else the end
+    /// of the request is unknown or not worth waiting for, and the connection ends with the reply.
+    fn refuse_head(
+        &mut self,
+        conn: ConnSlot,
+        mut facts: ReplyFacts,
+        rest: Rest,
+        refusal: Refusal,
+        now: Now,
+    ) -> Step {
+        let Rest { framing, consumed, mut input } = rest;
+        input.advance(consumed);
+        let skipped = Decoder::new(framing, self.config.body_bytes_max as u64)
+            .and_then(|mut decoder| decoder.skip(&mut input));
+        if skipped != Ok(Progress::Done) {
+            facts.persistence = Persistence::Close;
+        }
+        self.keep_input(conn, input);
+        self.refuse(conn, &facts, &refusal, now);
+        Step::Wait
+    }
+}
+
+/// What is left of a refused request: its body, as far as it has arrived, and what follows.
+struct Rest {
+    framing: Framing,
+    consumed: usize,
+    input: Box<BytesMut>,
+}
+
+/// 400 for a revision that is not served. Absent is fine: the session knows its own.
+fn check_revision(head: &Head<'_>) -> Result<(), Refusal> {
+    match head.protocol_version {
+        None => Ok(()),
+        Some(text) => {
+            let served = std::str::from_utf8(text).ok().and_then(Revision::from_date);
+            served.map(|_| ()).ok_or_else(Refusal::unsupported_revision)
+        }
+    }
+}

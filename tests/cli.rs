@@ -1,0 +1,125 @@
+//! The command line as a user meets it: help, version, printed configuration, errors, exit codes.
+//!
+//! Each golden file is a transcript of commands. After a change on purpose, `MOORLINE_UPDATE_GOLDEN=1 cargo
+//! test --test cli` writes them anew, and the difference is for review.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// One command: `VARIABLE=value… argument…`, as typed after `moorline`.
+type Line = &'static str;
+
+/// Runs the lines and compares what they print, and how they end, with `tests/golden/NAME`.
+#[track_caller]
+fn check(name: &str, lines: &[Line]) {
+    let actual: String = lines.iter().map(|line| transcript(line)).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("MOORLINE_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == actual, "{} differs; the command says now:\n{actual}", path.display());
+}
+
+/// The program alone in an environment of ours, with an open-file limit that does not depend on the machine.
+fn transcript(line: &str) -> String {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let arguments = words.iter().position(|word| !word.starts_with("MOORLINE_")).unwrap_or(words.len());
+    let (variables, arguments) = words.split_at(arguments);
+    let output = Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 1000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_moorline")])
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().map(|variable| variable.split_once('=').unwrap()))
+        .output()
+        .unwrap();
+    let mut text = format!("$ {}\n", [variables, &["moorline"], arguments].concat().join(" "));
+    for (stream, bytes) in [("", &output.stdout), ("[stderr] ", &output.stderr)] {
+        for line in String::from_utf8_lossy(bytes).lines() {
+            writeln!(text, "{}", format_args!("{stream}{line}").to_string().trim_end()).unwrap();
+        }
+    }
+    writeln!(text, "[exit {}]\n", output.status.code().unwrap()).unwrap();
+    text
+}
+
+#[test]
+fn help_is_complete() {
+    check("help.txt", &["--help"]);
+    check("serve-help.txt", &["serve --help"]);
+    check("short-help.txt", &["-h"]);
+}
+
+#[test]
+fn version_is_the_package_s() {
+    for line in ["--version", "-V"] {
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(transcript(line), format!("$ moorline {line}\nmoorline {version}\n[exit 0]\n\n"));
+    }
+}
+
+#[test]
+fn the_configuration_says_where_each_value_comes_from() {
+    check(
+        "print-config.txt",
+        &[
+            "--print-config --shards 2",
+            "MOORLINE_KEEP_ALIVE=30s MOORLINE_LISTEN=127.0.0.1:0,[::1]:0 MOORLINE_SHARDS=7 serve --print-config \
+             --shards 2 --path /other --allow-host MCP.example.org --allow-host [::1]:8080 --max-body 1048576",
+        ],
+    );
+}
+
+#[test]
+fn usage_errors_say_what_is_accepted() {
+    check(
+        "usage-errors.txt",
+        &[
+            "dance",
+            "serve --dance",
+            "serve dance",
+            "--keep-alive 15",
+            "--keep-alive -1s",
+            "--keep-alive 99999h",
+            "MOORLINE_KEEP_ALIVE=soon serve",
+            "--max-body 4MB",
+            "--max-body 99999999999999999999",
+            "--listen localhost:8080",
+            "--listen 127.0.0.1",
+            "--path mcp",
+            "--allow-host https://example.org",
+            "--allow-origin example.org",
+            "--shards 0",
+            "--shards 257",
+            "--shards 70000",
+            "--shards many",
+            "--ring-entries 200",
+            "--ring-entries 64",
+            "--max-sessions 0",
+            "--response-mode xml",
+            "--fresh-get-fallback maybe",
+            "--header-timeout 0",
+            "--replay-ttl 30s",
+            "MOORLINE_WRITE_TIMEOUT=10m serve",
+            "--sse-after 2h",
+            "--keep-alive 1ms",
+            "--keep-alive",
+            "--path /a --path /b",
+        ],
+    );
+}
+
+#[test]
+fn a_host_that_cannot_do_it_is_told_apart_from_a_wrong_command() {
+    check(
+        "host-errors.txt",
+        &[
+            "--shards 2 --max-connections 1000",
+            "--print-config --shards 256",
+            "--print-config --shards 2 --max-connections 900",
+        ],
+    );
+}
