@@ -65,16 +65,10 @@ impl Client {
         run: u32,
         mut emit: impl FnMut(Notice),
     ) -> Result<Option<Finished>, Cause> {
-        let mut silence_us = now.us_since(self.last_heard);
-        self.last_heard = now;
         while let Some(piece) = self.exchange.response.next(&mut bytes).map_err(Cause::Malformed)? {
             match piece {
-                Piece::Head(head) => {
-                    // What came with the head was not waited for on the stream.
-                    silence_us = 0;
-                    self.on_head(head, &mut emit)?;
-                }
-                Piece::Body(body) => self.on_body(body, now, run, silence_us, &mut emit)?,
+                Piece::Head(head) => self.on_head(head, now, &mut emit)?,
+                Piece::Body(body) => self.on_body(body, now, run, &mut emit)?,
                 Piece::End { reusable } => {
                     if !bytes.is_empty() {
                         return Err(Cause::Unfit("bytes behind the end of a response"));
@@ -125,7 +119,8 @@ impl Client {
         Finished::Notice(notice)
     }
 
-    fn on_head(&mut self, head: Head, emit: &mut impl FnMut(Notice)) -> Result<(), Cause> {
+    fn on_head(&mut self, head: Head, now: Moment, emit: &mut impl FnMut(Notice)) -> Result<(), Cause> {
+        self.last_heard = now;
         self.exchange.status = head.status;
         if self.step == Step::Initializing && head.status == 200 {
             self.session = head.session;
@@ -150,7 +145,6 @@ impl Client {
         bytes: &[u8],
         now: Moment,
         run: u32,
-        silence_us: u64,
         emit: &mut impl FnMut(Notice),
     ) -> Result<(), Cause> {
         let mut decoder = match &mut self.exchange.body {
@@ -162,11 +156,15 @@ impl Client {
             }
             Body::Events(decoder) => std::mem::take(decoder),
         };
-        decoder.feed(bytes, |item| match item {
-            Item::Comment => emit(Notice::Comment { silence_us }),
-            Item::Block(block) => {
-                let facts = self.on_block(block, now, run);
-                emit(Notice::Event(facts));
+        // Only whole items break a silence: a chunk header may come in a segment of its own.
+        decoder.feed(bytes, |item| {
+            let silence_us = now.us_since(std::mem::replace(&mut self.last_heard, now));
+            let notice = match item {
+                Item::Comment => Notice::Comment { silence_us },
+                Item::Block(block) => Notice::Event(self.on_block(block, now, run)),
+            };
+            if matches!(self.step, Step::Streaming | Step::Calling { .. }) {
+                emit(notice);
             }
         });
         self.exchange.body = Body::Events(decoder);
