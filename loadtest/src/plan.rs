@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Moment;
 use crate::http::request::Wording;
 use crate::net::target::Target;
+use crate::scenario::mix::Action;
 
 /// The plan of one worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Which worker this is, from 0. Worker 0 also publishes.
     pub(crate) worker_index: u32,
+    /// How many workers there are.
+    pub(crate) workers_count: u32,
     /// The servers; clients are spread over them in turn.
     pub(crate) targets: Vec<Target>,
     /// Headers and versions.
@@ -76,6 +79,40 @@ pub(crate) enum Trigger {
 pub(crate) enum Scenario {
     /// Hold streams; count what goes wrong. With publishing this is also `notify`.
     Hold,
+    /// Act, at a rate or one action after the other: `call` and `churn`.
+    Call(Calls),
+    /// Cut all streams and come back.
+    Storm(Storms),
+    /// EventSources behind finished calls, so many per session.
+    Leapfrog(u32),
+    /// Held streams and callers.
+    Mixed(Calls),
+}
+
+/// What callers do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Calls {
+    /// Actions a second, over all workers; `None`: each caller acts as soon as it can.
+    pub(crate) per_second: Option<f64>,
+    /// Which actions, by weight.
+    pub(crate) mix: Vec<(Action, u32)>,
+    /// Callers, over all workers, where not all clients are callers.
+    pub(crate) callers_count: u64,
+    /// Whether each new session takes a new connection.
+    pub(crate) fresh_connections: bool,
+    /// Every so many sessions one is left without DELETE; 0 is never.
+    pub(crate) abandon_every: u32,
+}
+
+/// When all connections are cut.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Storms {
+    /// How often.
+    pub(crate) storms_count: u32,
+    /// Time between storms, in milliseconds.
+    pub(crate) every_ms: u64,
+    /// Whether clients come back behind their last event.
+    pub(crate) has_cursor: bool,
 }
 
 /// The measured part of a run, on the common clock.

@@ -90,7 +90,9 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Kind> {
         (Some(_), Some(_), None, None) => Some(Kind::Request),
         (Some(_), None, None, None) => Some(Kind::Notification),
         (None, id, Some(result), None) => Some(Kind::Answer { id: number(id), verdict: verdict(result) }),
-        (None, id, None, Some(error)) => Some(Kind::Answer { id: number(id), verdict: Verdict::Error(error.code) }),
+        (None, id, None, Some(error)) => {
+            Some(Kind::Answer { id: number(id), verdict: Verdict::Error(error.code) })
+        }
         _ => None,
     }
 }
@@ -130,7 +132,10 @@ mod tests {
         let answer = |id, verdict| Some(Kind::Answer { id, verdict });
         assert_eq!(read(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#), answer(Some(7), Verdict::Result));
         assert_eq!(read(br#"{"id":7,"result":{"isError":true}}"#), answer(Some(7), Verdict::ToolError));
-        assert_eq!(read(br#"{"id":null,"error":{"code":-32600,"message":""}}"#), answer(None, Verdict::Error(-32600)));
+        assert_eq!(
+            read(br#"{"id":null,"error":{"code":-32600,"message":""}}"#),
+            answer(None, Verdict::Error(-32600))
+        );
         assert_eq!(read(br#"{"method":"notifications/x","params":{}}"#), Some(Kind::Notification));
         assert_eq!(read(br#"{"id":"a","method":"ping"}"#), Some(Kind::Request));
         assert_eq!(read(b"{}"), None);

@@ -39,7 +39,11 @@ impl Decoder {
             let (line, rest) = bytes.split_at(end);
             let is_cr = rest[0] == b'\r';
             bytes = &rest[1..];
-            if std::mem::replace(&mut self.after_cr, is_cr) && !is_cr && line.is_empty() && self.line.is_empty() {
+            if std::mem::replace(&mut self.after_cr, is_cr)
+                && !is_cr
+                && line.is_empty()
+                && self.line.is_empty()
+            {
                 continue;
             }
             if self.line.is_empty() {
@@ -118,7 +122,10 @@ mod tests {
 
     #[test]
     fn line_ends_of_all_three_kinds() {
-        check("data: a\n\ndata:b\r\n\r\ndata: c\r\rdata: d\n\n", &[data("a"), data("b"), data("c"), data("d")]);
+        check(
+            "data: a\n\ndata:b\r\n\r\ndata: c\r\rdata: d\n\n",
+            &[data("a"), data("b"), data("c"), data("d")],
+        );
     }
 
     #[test]

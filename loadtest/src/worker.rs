@@ -63,7 +63,9 @@ impl Worker {
     /// Reads the plan and sets everything up.
     fn begin() -> Result<Self> {
         let mut orders = Orders::default();
-        let Some(Order::Begin(plan)) = orders.wait_first()? else { bail!("the first order must be the plan") };
+        let Some(Order::Begin(plan)) = orders.wait_first()? else {
+            bail!("the first order must be the plan")
+        };
         let now = Moment::now();
         let fleet = fleet(&plan)?;
         orders.stop_blocking()?;
@@ -193,7 +195,8 @@ fn fleet(plan: &Plan) -> Result<Fleet> {
         run: plan.run,
         timeout_ms: plan.timeout_ms,
     };
-    Fleet::new(terms, Sources::new(plan.worker_index, first.addr, &plan.sources)).context("cannot create an epoll instance")
+    Fleet::new(terms, Sources::new(plan.worker_index, first.addr, &plan.sources))
+        .context("cannot create an epoll instance")
 }
 
 fn own_cpu_ms() -> u64 {

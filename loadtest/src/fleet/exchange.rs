@@ -149,7 +149,9 @@ impl Client {
     ) -> Result<(), Cause> {
         let mut decoder = match &mut self.exchange.body {
             Body::Ignored => return Ok(()),
-            Body::Json(json) if json.len() + bytes.len() > JSON_BYTES_MAX => return Err(Cause::Unfit("too long")),
+            Body::Json(json) if json.len() + bytes.len() > JSON_BYTES_MAX => {
+                return Err(Cause::Unfit("too long"));
+            }
             Body::Json(json) => {
                 json.extend_from_slice(bytes);
                 return Ok(());
@@ -194,7 +196,9 @@ impl Client {
         match rpc::read(json) {
             _ if self.step == Step::Posting => {}
             Some(kind) => self.note_answer(kind, now),
-            None if exchange.status == 200 && self.step.awaits_answer() => return Err(Cause::Unfit("not JSON-RPC")),
+            None if exchange.status == 200 && self.step.awaits_answer() => {
+                return Err(Cause::Unfit("not JSON-RPC"));
+            }
             None => {}
         }
         Ok(())

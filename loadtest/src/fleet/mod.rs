@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use slab::Slab;
 
 pub(crate) use client::{ClientId, Step};
-pub(crate) use notice::{Cause, Ending, EventFacts, Failure, Notice};
+pub(crate) use notice::{Cause, Ending, EventFacts, Failure, Notice, Reply};
 
 use crate::clock::Moment;
 use crate::http::request::Wording;
@@ -178,12 +178,6 @@ impl Fleet {
         client.step = Step::Ready;
     }
 
-    /// Forgets the client and closes its connection; the session is left to the server.
-    pub(crate) fn remove(&mut self, who: ClientId) {
-        self.clients.remove(who.index());
-        self.notices.retain(|(other, _)| *other != who);
-    }
-
     /// What the client is doing.
     pub(crate) fn step(&self, who: ClientId) -> Step {
         self.clients[who.index()].step
@@ -192,6 +186,11 @@ impl Fleet {
     /// The last event id the client saw.
     pub(crate) fn cursor(&self, who: ClientId) -> Option<&str> {
         self.clients[who.index()].cursor.as_deref()
+    }
+
+    /// Forgets the last event id.
+    pub(crate) fn forget_cursor(&mut self, who: ClientId) {
+        self.clients[who.index()].cursor = None;
     }
 
     /// The reconnection time the server asked for, in milliseconds.
@@ -323,7 +322,8 @@ impl Fleet {
         let client = &mut self.clients[who.index()];
         let notices = &mut self.notices;
         let run = self.terms.run;
-        let outcome = client.on_bytes(&self.buffer[..count], now, run, |notice| notices.push_back((who, notice)));
+        let outcome =
+            client.on_bytes(&self.buffer[..count], now, run, |notice| notices.push_back((who, notice)));
         match outcome {
             Ok(None) => {}
             Ok(Some(exchange::Finished::Initialize)) => {

@@ -172,7 +172,11 @@ impl Response {
     fn line(&mut self, input: &mut &[u8]) -> Result<bool, Malformed> {
         let Some(newline) = input.iter().position(|&byte| byte == b'\n') else {
             self.pending.extend_from_slice(std::mem::take(input));
-            return if self.pending.len() > LINE_BYTES_MAX { Err(Malformed("line too long")) } else { Ok(false) };
+            return if self.pending.len() > LINE_BYTES_MAX {
+                Err(Malformed("line too long"))
+            } else {
+                Ok(false)
+            };
         };
         let (line, rest) = input.split_at(newline);
         *input = rest.get(1..).unwrap_or_default();
@@ -321,11 +325,21 @@ mod tests {
             b"abcde",
             Some(true),
         );
-        check(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 202, b"", Some(false));
+        check(
+            b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            202,
+            b"",
+            Some(false),
+        );
         check(b"HTTP/1.1 200 OK\r\n\r\nto the end", 200, b"to the end", None);
         check(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 \r\n\r\n", 204, b"", Some(true));
         check(b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, b"x", Some(false));
-        check(b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx", 200, b"x", Some(true));
+        check(
+            b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
+            200,
+            b"x",
+            Some(true),
+        );
     }
 
     #[test]

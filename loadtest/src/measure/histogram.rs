@@ -128,7 +128,11 @@ mod tests {
         let count = 200_000;
         for rank in 0..count {
             let u = (f64::from(rank) + 0.5) / f64::from(count);
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and small")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "positive and small"
+            )]
             latencies.record((-(1.0 - u).ln() * 10_000.0) as u64);
         }
         for (q, expected) in [(0.5, 6_931), (0.9, 23_026), (0.99, 46_052), (0.999, 69_078)] {

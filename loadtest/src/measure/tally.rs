@@ -50,6 +50,8 @@ pub(crate) enum Count {
     RequestsFailed,
     /// Requests that had to wait for a free connection.
     RequestsQueued,
+    /// Requests that were due and never sent, because no connection came free in time.
+    RequestsUnsent,
     /// Publications the server took.
     PublicationsAccepted,
     /// Publications that failed.

@@ -52,7 +52,9 @@ fn split(url: &str) -> Result<(&str, &str)> {
 }
 
 fn has_port(authority: &str) -> bool {
-    authority.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
+    authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

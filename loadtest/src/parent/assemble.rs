@@ -91,7 +91,8 @@ fn merge(workers: &Workers) -> Outcome {
 }
 
 fn fanout(merged: &Outcome) -> Option<Fanout> {
-    let accepted: Vec<&Delivery> = merged.accepted.iter().filter_map(|seq| merged.deliveries.get(seq)).collect();
+    let accepted: Vec<&Delivery> =
+        merged.accepted.iter().filter_map(|seq| merged.deliveries.get(seq)).collect();
     if merged.accepted.is_empty() && merged.deliveries.is_empty() {
         return None;
     }
@@ -123,7 +124,10 @@ fn spread(mut values: Vec<u64>) -> Spread {
 fn command() -> Vec<String> {
     let mut is_header = false;
     let hide = |argument: String| {
-        let text = match (std::mem::replace(&mut is_header, argument == "--header" || argument == "-H"), &argument) {
+        let text = match (
+            std::mem::replace(&mut is_header, argument == "--header" || argument == "-H"),
+            &argument,
+        ) {
             (true, value) => format!("{}: …", value.split(':').next().unwrap_or_default()),
             (false, value) if value.starts_with("--header=") => "--header=…".to_owned(),
             (false, value) => value.clone(),
@@ -264,7 +268,8 @@ fn slope(server: &Server, bytes: fn(&MemoryStep) -> u64) -> Option<f64> {
         rss_bytes: server.before.rss_bytes,
         anonymous_bytes: server.before.anonymous_bytes,
     };
-    let first = server.steps.first().filter(|first| first.clients_count < last.clients_count).unwrap_or(&start);
+    let first =
+        server.steps.first().filter(|first| first.clients_count < last.clients_count).unwrap_or(&start);
     let clients_count = last.clients_count.saturating_sub(first.clients_count);
     (clients_count > 0).then(|| (bytes(last) as f64 - bytes(first) as f64) / clients_count as f64)
 }
@@ -272,18 +277,26 @@ fn slope(server: &Server, bytes: fn(&MemoryStep) -> u64) -> Option<f64> {
 fn faults(report: &Report, tally: &Tally) -> Vec<String> {
     let counted = [
         (tally.closes(), "streams were ended by the server"),
-        (tally.of(Count::StreamsSilent), "streams had fallen silent: no keep-alive for one and a half intervals"),
+        (
+            tally.of(Count::StreamsSilent),
+            "streams had fallen silent: no keep-alive for one and a half intervals",
+        ),
         (tally.of(Count::Lost), "notifications were lost"),
         (tally.of(Count::Duplicates), "notifications came twice"),
         (tally.of(Count::EventIdsRepeated), "events repeated the id of the event before"),
         (tally.of(Count::EventsGarbled), "events were no JSON-RPC messages"),
         (tally.of(Count::SessionsLost), "sessions were forgotten by the server"),
         (tally.of(Count::RequestsFailed), "requests were not answered with a result"),
+        (tally.of(Count::RequestsUnsent), "requests were due and never found a free connection"),
+        (tally.of(Count::GetsAgain), "GETs had to be sent again: streams were ended that should have stayed"),
         (tally.of(Count::PublicationsFailed), "publications were refused"),
         (tally.error_count(), "errors (listed above)"),
     ];
-    let mut faults: Vec<String> =
-        counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
+    let mut faults: Vec<String> = counted
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, text)| format!("{count} {text}"))
+        .collect();
     let lateness = tally.times(Timed::KeepAliveLateness).map_or(0, |latencies| latencies.quantile(0.99));
     if lateness > LATENESS_P99_US_MAX {
         let text = crate::report::units::micros(lateness as f64);
@@ -301,7 +314,8 @@ fn faults(report: &Report, tally: &Tally) -> Vec<String> {
 fn warnings(report: &Report, tally: &Tally, job: &Job) -> Vec<String> {
     let mut warnings = Vec::new();
     for worker in report.workers.iter().filter(|worker| worker.fate != "finished") {
-        warnings.push(format!("worker {} {}: its part of every number is missing", worker.index, worker.fate));
+        warnings
+            .push(format!("worker {} {}: its part of every number is missing", worker.index, worker.fate));
     }
     let lag_us = tally.times(Timed::GeneratorLag).map_or(0, |latencies| latencies.quantile(0.99));
     if lag_us > LAG_P99_US_MAX {
@@ -315,6 +329,18 @@ fn warnings(report: &Report, tally: &Tally, job: &Job) -> Vec<String> {
         warnings.push(format!(
             "the server's keep-alives come every {silence} ms, not every {}; say --keep-alive {silence}ms to have lateness measured",
             job.plan.keep_alive_ms,
+        ));
+    }
+    if tally.of(Count::PostsWithoutCursor) > 0 {
+        warnings.push(format!(
+            "{} calls gave no event id to follow; try --accept sse, a tool that streams, or a server that keeps events",
+            tally.of(Count::PostsWithoutCursor),
+        ));
+    }
+    let queued = tally.of(Count::RequestsQueued);
+    if queued * 10 > tally.of(Count::Requests).max(tally.of(Count::Cycles)) {
+        warnings.push(format!(
+            "{queued} requests had to wait for a free connection, and that wait is in their latency; more --connections shorten it if the server is not the limit"
         ));
     }
     if report.server.as_ref().is_some_and(|server| server.to.processes_count == 0) {

@@ -81,7 +81,9 @@ impl Run {
     fn start(job: Job) -> Result<Self> {
         let watch = Watch::new(&job.pids, Moment::now());
         let before = watch.sample();
-        let plans = (0..job.workers_count).map(|worker_index| Plan { worker_index, ..job.plan.clone() });
+        let workers_count = job.workers_count;
+        let plans =
+            (0..workers_count).map(|worker_index| Plan { worker_index, workers_count, ..job.plan.clone() });
         let workers = Workers::start(plans.collect())?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_unix_ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
@@ -90,7 +92,8 @@ impl Run {
 
     fn ramp(&mut self) -> Result<()> {
         let total = self.job.clients_count;
-        let steps: Vec<u64> = self.job.measure_at.iter().copied().filter(|step| *step < total).chain([total]).collect();
+        let steps: Vec<u64> =
+            self.job.measure_at.iter().copied().filter(|step| *step < total).chain([total]).collect();
         for step in steps {
             self.live.phase(&format!("opening {step} clients"));
             self.grow(step);
@@ -109,7 +112,10 @@ impl Run {
     fn grow(&mut self, count: u64) {
         let workers_count = self.workers.count() as u64;
         let rate = self.job.ramp_per_second / workers_count as f64;
-        self.workers.order(|index| Order::Grow { clients_count: share(count, workers_count, index), per_second: rate });
+        self.workers.order(|index| Order::Grow {
+            clients_count: share(count, workers_count, index),
+            per_second: rate,
+        });
         let mut last = (0, Moment::now());
         // Progress of before the order still says that all is grown.
         self.pass(600);

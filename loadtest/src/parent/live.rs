@@ -84,7 +84,11 @@ impl Live {
 }
 
 fn line(point: &Point) -> String {
-    let memory = if point.rss_bytes > 0 { format!("  server {}", bytes(point.rss_bytes as f64)) } else { String::new() };
+    let memory = if point.rss_bytes > 0 {
+        format!("  server {}", bytes(point.rss_bytes as f64))
+    } else {
+        String::new()
+    };
     format!(
         "{:>5.0} s  up {}  {:.0}/s  p99 {}  errors {}  closes {}  lag {}{memory}",
         point.ms as f64 / 1_000.0,

@@ -76,14 +76,20 @@ mod tests {
         assert_eq!(plan_workers(10, None, 20_000), Readiness { workers_count: 1, warnings: vec![] });
         let bound = plan_workers(60_000, Some(2), 20_000);
         assert_eq!(bound.workers_count, 2);
-        assert!(bound.warnings[0].contains("--workers 4") && bound.warnings[0].contains("ulimit -n 30064"), "{bound:?}");
+        assert!(
+            bound.warnings[0].contains("--workers 4") && bound.warnings[0].contains("ulimit -n 30064"),
+            "{bound:?}"
+        );
     }
 
     #[test]
     fn memory_and_files_of_the_host() {
         assert!(memory_warning(1_000_000, "MemTotal: 1 kB\nMemAvailable:   1000000 kB\n").is_some());
         assert!(memory_warning(1_000, "MemAvailable: 1000000 kB\n").is_none());
-        assert!(system_files_warning(1_000_000, "100000\n").is_some_and(|text| text.contains("fs.file-max=2001024")));
+        assert!(
+            system_files_warning(1_000_000, "100000\n")
+                .is_some_and(|text| text.contains("fs.file-max=2001024"))
+        );
         assert!(system_files_warning(10, "100000").is_none());
     }
 }

@@ -81,7 +81,8 @@ impl Watch {
 
     fn point(&mut self, workers: &Workers, now: Moment) -> Point {
         let (sample, done) = (self.sample(), workers.sum(|progress| progress.done));
-        let (last_at, last_sample, last_done) = self.last.replace((now, sample, done)).unwrap_or((now, sample, done));
+        let (last_at, last_sample, last_done) =
+            self.last.replace((now, sample, done)).unwrap_or((now, sample, done));
         let elapsed_ms = now.ms_since(last_at).max(1) as f64;
         Point {
             ms: now.ms_since(self.begun),

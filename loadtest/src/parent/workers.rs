@@ -102,7 +102,10 @@ impl Workers {
 
     /// Whether `question` holds for each worker that still works.
     pub(crate) fn all_report(&self, question: impl Fn(&Progress) -> bool) -> bool {
-        self.all.iter().filter(|worker| matches!(worker.fate, Fate::Working)).all(|worker| question(&worker.progress))
+        self.all
+            .iter()
+            .filter(|worker| matches!(worker.fate, Fate::Working))
+            .all(|worker| question(&worker.progress))
     }
 
     /// Gives up on workers that did not deliver.
@@ -162,7 +165,8 @@ impl Worker {
                 Word::Fatal(why) => self.fate = Fate::Crashed(why),
             },
             Heard::Nothing if matches!(self.fate, Fate::Working) => {
-                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                let status =
+                    self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
                 self.progress.up = 0;
                 self.fate = Fate::Crashed(status);
             }

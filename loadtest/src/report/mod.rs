@@ -3,7 +3,11 @@
 //! Owns its shape, which `schema/report.schema.json` describes. Times are in the unit their name ends with.
 //! `metrics` repeats the figures worth comparing as a flat list of names and numbers.
 
+pub(crate) mod compare;
+pub(crate) mod html;
+mod plot;
 pub(crate) mod text;
+pub(crate) mod threshold;
 pub(crate) mod units;
 
 use std::collections::BTreeMap;

@@ -95,12 +95,22 @@ fn server(f: &mut Formatter<'_>, report: &Report, server: &Server) -> fmt::Resul
             writeln!(f, "    {text:<32} {}", bytes(*value))?;
         }
     }
-    for (name, text) in [("cpu_us_per_keep_alive", "CPU per keep-alive"), ("cpu_us_per_request", "CPU per request"), ("cpu_us_per_receipt", "CPU per receipt"), ("cpu_us_per_cycle", "CPU per cycle")] {
+    for (name, text) in [
+        ("cpu_us_per_keep_alive", "CPU per keep-alive"),
+        ("cpu_us_per_request", "CPU per request"),
+        ("cpu_us_per_receipt", "CPU per receipt"),
+        ("cpu_us_per_cycle", "CPU per cycle"),
+    ] {
         if let Some(value) = report.metrics.get(name) {
             writeln!(f, "    {text:<32} {}", micros(*value))?;
         }
     }
-    writeln!(f, "    {:<32} {:.1} % of a processor", "CPU in the measured time", report.metrics.get("server_cpu_percent").unwrap_or(&0.0))
+    writeln!(
+        f,
+        "    {:<32} {:.1} % of a processor",
+        "CPU in the measured time",
+        report.metrics.get("server_cpu_percent").unwrap_or(&0.0)
+    )
 }
 
 fn memory(sample: crate::measure::process::Sample) -> String {

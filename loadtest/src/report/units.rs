@@ -67,7 +67,8 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64> {
 /// Splits `12.5ms` into number and unit.
 pub(crate) fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '_'))).unwrap_or(text.len());
+    let end =
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '_'))).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim())
 }
@@ -79,14 +80,25 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!([micros(0.0), micros(999.0), micros(1_500.0), micros(12_345_678.0)], ["0 µs", "999 µs", "1.50 ms", "12.3 s"]);
-        assert_eq!([bytes(600.0), bytes(39_000.0), bytes(-2.0 * 1_048_576.0)], ["600 B", "38.1 KB", "-2.00 MB"]);
-        assert_eq!([thousands(0), thousands(999), thousands(1_000), thousands(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [micros(0.0), micros(999.0), micros(1_500.0), micros(12_345_678.0)],
+            ["0 µs", "999 µs", "1.50 ms", "12.3 s"]
+        );
+        assert_eq!(
+            [bytes(600.0), bytes(39_000.0), bytes(-2.0 * 1_048_576.0)],
+            ["600 B", "38.1 KB", "-2.00 MB"]
+        );
+        assert_eq!(
+            [thousands(0), thousands(999), thousands(1_000), thousands(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
     }
 
     #[test]
     fn durations() {
-        for (text, ms) in [("500ms", 500), ("1.5s", 1_500), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)] {
+        for (text, ms) in
+            [("500ms", 500), ("1.5s", 1_500), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)]
+        {
             assert_eq!(parse_duration_ms(text).unwrap(), ms);
         }
         for text in ["", "s", "-1s", "5 parsecs", "1e99"] {

@@ -81,16 +81,6 @@ impl Crew {
         self.joining += 1;
     }
 
-    /// Takes a client off the roll, so that another may be opened under the same order.
-    pub(crate) fn discharge(&mut self, who: ClientId) {
-        match self.replace(who, Standing::Stranger) {
-            Standing::Joining => self.joining -= 1,
-            Standing::InPlace => self.in_place -= 1,
-            Standing::Failed => self.failed -= 1,
-            Standing::Stranger => {}
-        }
-    }
-
     /// The client is in place; says whether it is so for the first time since it joined or was lost.
     pub(crate) fn establish(&mut self, who: ClientId) -> bool {
         match self.standing(who) {

@@ -34,6 +34,11 @@ impl Hold {
         }
     }
 
+    /// The client is owed nothing any more, until its next stream.
+    pub(super) fn excuse(&mut self, who: ClientId) {
+        self.receipts.leave(who);
+    }
+
     fn on_up(&mut self, scene: &mut Scene, who: ClientId) {
         scene.tally.count(Count::StreamsOpened);
         let opened_us = scene.now.us_since(scene.fleet.intended(who));
@@ -46,7 +51,9 @@ impl Hold {
 
     fn on_event(&mut self, scene: &mut Scene, who: ClientId, facts: EventFacts) {
         note_event(&mut scene.tally, facts);
-        let (Some(seq), Some(schedule), Some(window)) = (facts.marker, self.schedule, scene.window) else { return };
+        let (Some(seq), Some(schedule), Some(window)) = (facts.marker, self.schedule, scene.window) else {
+            return;
+        };
         let intended = schedule.intended(window, seq);
         if !self.receipts.note(who, seq, facts.at.us_since(intended)) {
             scene.tally.count(Count::Duplicates);
@@ -97,14 +104,7 @@ impl Scenario for Hold {
     }
 
     fn on_turn(&mut self, scene: &mut Scene) {
-        if let Some(publishing) = scene.plan.publishing.as_ref().filter(|_| scene.plan.worker_index == 0)
-            && self.publisher.is_none()
-        {
-            self.publisher = Some(Publisher::open(&scene.plan, publishing, &mut scene.fleet, scene.now));
-        }
-        if let Some(publisher) = &mut self.publisher {
-            publisher.on_turn(scene.window, &mut scene.fleet, scene.now);
-        }
+        Publisher::turn(&mut self.publisher, scene);
     }
 
     fn next_due(&self, scene: &Scene) -> Option<Moment> {
@@ -164,6 +164,7 @@ pub(super) fn note_comment(scene: &mut Scene, silence_us: u64) {
 pub(super) fn count_silent(scene: &mut Scene) {
     let limit_ms = scene.plan.keep_alive_ms * 3 / 2;
     let streams = scene.fleet.iter().filter(|(_, step)| *step == Step::Streaming);
-    let silent = streams.filter(|(who, _)| scene.now.ms_since(scene.fleet.last_heard(*who)) > limit_ms).count();
+    let silent =
+        streams.filter(|(who, _)| scene.now.ms_since(scene.fleet.last_heard(*who)) > limit_ms).count();
     scene.tally.count_n(Count::StreamsSilent, silent as u64);
 }

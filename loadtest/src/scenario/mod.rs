@@ -2,9 +2,15 @@
 //!
 //! A scenario reacts to notices and to time; the fleet does the work and the crew keeps the roll.
 
+mod call;
 pub(crate) mod crew;
 mod hold;
+mod later;
+mod leapfrog;
+pub(crate) mod mix;
+mod mixed;
 mod publisher;
+mod storm;
 
 use std::collections::BTreeMap;
 
@@ -89,7 +95,12 @@ pub(crate) struct Books {
 
 /// The scenario a plan asks for.
 pub(crate) fn of(plan: &Plan) -> Box<dyn Scenario> {
+    use crate::plan::Scenario as Planned;
     match &plan.scenario {
-        crate::plan::Scenario::Hold => Box::new(hold::Hold::new(plan)),
+        Planned::Hold => Box::new(hold::Hold::new(plan)),
+        Planned::Call(calls) => Box::new(call::Call::new(calls)),
+        Planned::Storm(storms) => Box::new(storm::Storm::new(plan, storms)),
+        Planned::Leapfrog(calls_count) => Box::new(leapfrog::Leapfrog::new(plan, *calls_count)),
+        Planned::Mixed(calls) => Box::new(mixed::Mixed::new(plan, calls)),
     }
 }

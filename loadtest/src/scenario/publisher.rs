@@ -4,6 +4,7 @@
 //! publishing worker also the clients that trigger them, one per server. Publication `n` is meant to
 //! happen `n` intervals after the window's start; receipts are timed from there.
 
+use super::Scene;
 use crate::clock::Moment;
 use crate::fleet::{ClientId, Fleet, Notice, Step};
 use crate::measure::receipts::PUBLICATIONS_MAX;
@@ -58,11 +59,26 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
+    /// Gives the publishing worker its publisher, and every publisher its turn.
+    pub(crate) fn turn(publisher: &mut Option<Self>, scene: &mut Scene) {
+        if publisher.is_none()
+            && scene.plan.worker_index == 0
+            && let Some(publishing) = &scene.plan.publishing
+        {
+            *publisher = Some(Self::open(&scene.plan, publishing, &mut scene.fleet, scene.now));
+        }
+        if let Some(publisher) = publisher {
+            publisher.on_turn(scene.window, &mut scene.fleet, scene.now);
+        }
+    }
+
     /// Opens one triggering client per server.
-    pub(crate) fn open(plan: &Plan, publishing: &Publishing, fleet: &mut Fleet, now: Moment) -> Self {
+    fn open(plan: &Plan, publishing: &Publishing, fleet: &mut Fleet, now: Moment) -> Self {
         let clients = match &publishing.trigger {
             Trigger::Tool => (0..plan.targets.len()).map(|target| fleet.open_at(target, now)).collect(),
-            Trigger::Post { targets, .. } => targets.iter().map(|target| fleet.add_poster(target.clone())).collect(),
+            Trigger::Post { targets, .. } => {
+                targets.iter().map(|target| fleet.add_poster(target.clone())).collect()
+            }
         };
         Self {
             schedule: Schedule::new(publishing),
@@ -82,7 +98,14 @@ impl Publisher {
     }
 
     /// Takes a notice of one of its clients.
-    pub(crate) fn on_notice(&mut self, who: ClientId, notice: Notice, fleet: &mut Fleet, tally: &mut Tally, now: Moment) {
+    pub(crate) fn on_notice(
+        &mut self,
+        who: ClientId,
+        notice: Notice,
+        fleet: &mut Fleet,
+        tally: &mut Tally,
+        now: Moment,
+    ) {
         match notice {
             Notice::Replied(reply) => self.on_answer(reply.verdict == Some(Verdict::Result), tally),
             Notice::Posted => self.on_answer(true, tally),
@@ -98,7 +121,7 @@ impl Publisher {
     }
 
     /// Triggers the next publication if it is due and the last one was answered.
-    pub(crate) fn on_turn(&mut self, window: Option<Window>, fleet: &mut Fleet, now: Moment) {
+    fn on_turn(&mut self, window: Option<Window>, fleet: &mut Fleet, now: Moment) {
         let Some(window) = window else { return };
         let intended = self.schedule.intended(window, self.seq);
         let is_ready = self.missing == 0 && self.clients.iter().all(|who| fleet.is_free(*who));
@@ -112,7 +135,12 @@ impl Publisher {
             match &self.trigger {
                 Trigger::Tool => {
                     let arguments = self.call.arguments.replace("{marker}", &marker);
-                    fleet.request(*who, "tools/call", &rpc::tool_params(&self.call.tool, &arguments), intended);
+                    fleet.request(
+                        *who,
+                        "tools/call",
+                        &rpc::tool_params(&self.call.tool, &arguments),
+                        intended,
+                    );
                 }
                 Trigger::Post { body, .. } => {
                     fleet.post_plain(*who, body.replace("{marker}", &marker).as_bytes(), intended);
