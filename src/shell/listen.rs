@@ -39,6 +39,8 @@ const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// How long a listener rests when the host is out of descriptors or memory.
 const PAUSE_MS: u64 = 20;
+/// How often a lasting lack of descriptors is logged.
+const WARNING_INTERVAL_MS: u64 = 10_000;
 /// Input dropped from a connection that is dismissed for want of a descriptor.
 const DISMISSED_BYTES_MAX: usize = 16 * 1024;
 
@@ -88,6 +90,8 @@ pub(crate) struct Listener {
     socket: Option<OwnedFd>,
     state: State,
     closing: Closing,
+    /// Not before this is a lack of descriptors logged again.
+    next_warning_ms: u64,
     /// Given up for a moment when no other descriptor is left, to tell a newcomer so.
     reserve: Option<File>,
 }
@@ -128,7 +132,14 @@ impl Listener {
     pub(crate) fn start(socket: OwnedFd, index: u32) -> Self {
         let word = Word::new(Source::Listener, index);
         let state = State::Accept(ring::accept(socket.as_fd(), word));
-        Listener { word, socket: Some(socket), state, closing: Closing::No, reserve: take_reserve() }
+        Listener {
+            word,
+            socket: Some(socket),
+            state,
+            closing: Closing::No,
+            next_warning_ms: 0,
+            reserve: take_reserve(),
+        }
     }
 
     /// Whether the socket is closed.
@@ -204,7 +215,7 @@ impl Listener {
         }
     }
 
-    fn accepted(&self, result: io::Result<OwnedFd>, now_ms: u64, out: &mut Vec<Newcomer>) -> State {
+    fn accepted(&mut self, result: io::Result<OwnedFd>, now_ms: u64, out: &mut Vec<Newcomer>) -> State {
         match (result, &self.closing) {
             (Ok(fd), Closing::No) => {
                 out.push(Newcomer::Welcome(fd));
@@ -218,15 +229,19 @@ impl Listener {
         }
     }
 
-    fn failed(&self, error: &io::Error, now_ms: u64) -> State {
+    fn failed(&mut self, error: &io::Error, now_ms: u64) -> State {
         if errno::spares_the_listener(error) {
             return State::Idle;
         }
         match (errno::fault(error), error.raw_os_error(), &self.socket) {
             (Fault::Cancelled, ..) => State::Idle,
             (Fault::Host, Some(libc::EMFILE | libc::ENFILE), Some(socket)) if self.reserve.is_some() => {
-                tracing::warn!(%error, "no descriptor is left for a new connection");
-                State::Exhausted(ring::poll(socket.as_fd(), ring::READABLE, self.word))
+                let state = State::Exhausted(ring::poll(socket.as_fd(), ring::READABLE, self.word));
+                if self.next_warning_ms <= now_ms {
+                    self.next_warning_ms = now_ms + WARNING_INTERVAL_MS;
+                    tracing::warn!(%error, "no descriptor is left for a new connection");
+                }
+                state
             }
             _ => {
                 tracing::error!(%error, "accepting connections fails; trying again");
@@ -235,10 +250,10 @@ impl Listener {
         }
     }
 
-    /// Someone knocks: gives the reserve up for it.
+    /// Someone knocks: accepts as usual if there is a descriptor again, or else gives the reserve up for it.
     fn make_room(&mut self) -> State {
         match (&self.socket, &self.closing) {
-            (Some(socket), Closing::No) => {
+            (Some(socket), Closing::No) if take_reserve().is_none() => {
                 self.reserve = None;
                 State::Dismiss(ring::accept(socket.as_fd(), self.word))
             }
@@ -394,20 +409,25 @@ mod tests {
         assert!(newcomers.is_empty());
     }
 
+    fn at_rest(socket: OwnedFd) -> Listener {
+        Listener {
+            word: Word::new(Source::Listener, 0),
+            socket: Some(socket),
+            state: State::Idle,
+            closing: Closing::No,
+            next_warning_ms: 0,
+            reserve: take_reserve(),
+        }
+    }
+
     #[test]
-    fn without_descriptors_a_newcomer_is_told_and_nothing_spins() {
+    fn without_descriptors_a_newcomer_is_told_and_the_listener_rests() {
         let client = Cell::new(None);
         drive(
-            |socket| Listener {
-                word: Word::new(Source::Listener, 0),
-                socket: Some(socket),
-                state: State::Idle,
-                closing: Closing::No,
-                reserve: take_reserve(),
-            },
+            at_rest,
             |listener, address, _| {
-                listener.state = listener.failed(&io::Error::from_raw_os_error(libc::EMFILE), 0);
-                assert!(matches!(listener.state, State::Exhausted(_)));
+                let socket = listener.socket.as_ref().unwrap();
+                listener.state = State::Dismiss(ring::accept(socket.as_fd(), listener.word));
                 client.set(Some(TcpStream::connect(address).unwrap()));
             },
             |listener, _| matches!(listener.state, State::Pause { until_ms: PAUSE_MS }),
@@ -415,6 +435,21 @@ mod tests {
         let mut answer = Vec::new();
         client.take().unwrap().read_to_end(&mut answer).unwrap();
         assert_eq!(answer, BUSY);
+    }
+
+    #[test]
+    fn when_there_are_descriptors_again_newcomers_are_welcome() {
+        let client = Cell::new(None);
+        let newcomers = drive(
+            at_rest,
+            |listener, address, _| {
+                listener.state = listener.failed(&io::Error::from_raw_os_error(libc::EMFILE), 0);
+                assert!(matches!(listener.state, State::Exhausted(_)));
+                client.set(Some(TcpStream::connect(address).unwrap()));
+            },
+            |_, newcomers| !newcomers.is_empty(),
+        );
+        assert!(matches!(newcomers[..], [Newcomer::Welcome(_)]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod world;
 mod broadcast;
 mod election_model;
 mod first_steps;
+mod http;
 mod listeners;
 mod queue;
 mod recovery;

@@ -12,6 +12,7 @@
     reason = "each test crate uses its part of this, and a panic is a failed test"
 )]
 
+pub mod ask;
 pub mod client;
 pub mod http;
 
