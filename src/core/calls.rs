@@ -38,6 +38,7 @@ pub(super) struct Post {
     pub(super) conn: Option<ConnSlot>,
     form: Form,
     kind: PostKind,
+    begun_ms: u64,
     calls: u32,
     pub(super) timer: Option<TimerId>,
 }
@@ -136,7 +137,7 @@ impl Shard {
         match message {
             Message::Request { .. } => {
                 let incoming = Incoming::of(body, message).expect("a request");
-                let post = self.begin_post(conn, session, request, PostKind::Single);
+                let post = self.begin_post(conn, session, request, PostKind::Single, now);
                 self.begin_call(post, incoming, now);
                 self.settle_post(post, now);
             }
@@ -183,7 +184,7 @@ impl Shard {
             self.reply_empty(conn, &request.reply, Status::Accepted, now);
             return Ok(());
         }
-        let post = self.begin_post(conn, session, request, PostKind::Batch);
+        let post = self.begin_post(conn, session, request, PostKind::Batch, now);
         for incoming in calls {
             self.begin_call(post, incoming, now);
         }
@@ -218,7 +219,7 @@ impl Shard {
             params: params.map(|params| body.slice_ref(params.get().as_bytes())),
             progress_token: None,
         };
-        let post = self.begin_post(conn, session, request, PostKind::Initialize);
+        let post = self.begin_post(conn, session, request, PostKind::Initialize, now);
         self.begin_call(post, incoming, now);
         self.settle_post(post, now);
         Ok(())
@@ -340,6 +341,7 @@ impl Shard {
         session: SessionSlot,
         request: &Request,
         kind: PostKind,
+        now: Now,
     ) -> PostSlot {
         let facts = request.reply.clone();
         let post = self.posts.insert(Post {
@@ -347,6 +349,7 @@ impl Shard {
             conn: Some(conn),
             form: Form::Undecided(facts, request.forms, Vec::new()),
             kind,
+            begun_ms: now.ms,
             // Held by the caller until every call of the POST has begun.
             calls: 1,
             timer: None,
@@ -358,7 +361,7 @@ impl Shard {
     /// Every call of the POST has begun: from now on it lives as long as one of them runs.
     fn settle_post(&mut self, post: PostSlot, now: Now) {
         if self.call_left(post, now) == Remaining::Some {
-            self.arm_post(post, now.ms + self.first_wait_ms(post));
+            self.arm_post(post);
         }
     }
 
@@ -460,6 +463,9 @@ impl Shard {
         self.sessions[session].active_ms = now.ms;
         let in_vain =
             self.posts[post].kind == PostKind::Initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
+        if in_vain {
+            self.sessions[session].phase = Phase::Rejected;
+        }
         match outcome {
             Outcome::Answered(answer) => self.respond(post, &entry.id, answer, now),
             Outcome::TimedOut => {
@@ -585,13 +591,16 @@ impl Shard {
         }
     }
 
-    /// The id that the reply to an `initialize` carries. From here on the session can be found.
+    /// The id that the reply to an `initialize` carries, unless it was refused. From here on the session can be found.
     fn announce_session(&mut self, post: PostSlot) -> Option<[u8; super::ids::SessionId::LEN]> {
         let entry = &self.posts[post];
         if entry.kind != PostKind::Initialize {
             return None;
         }
         let session = entry.session;
+        if self.sessions[session].phase == Phase::Rejected {
+            return None;
+        }
         self.sessions[session].phase = Phase::Handshake;
         Some(self.session_id(session).encode())
     }
@@ -739,24 +748,31 @@ impl Shard {
 
     // --- Time ------------------------------------------------------------------------------------
 
-    /// How long the POST's calls may be silent before something happens.
-    fn first_wait_ms(&self, post: PostSlot) -> u64 {
-        let timeout_ms = self.config.request_timeout_ms;
-        if self.may_stream(post) { self.config.sse_after_ms.min(timeout_ms) } else { timeout_ms }
+    /// When the reply becomes a stream for want of anything to say, if it may.
+    fn stream_due_ms(&self, post: PostSlot) -> Option<u64> {
+        self.may_stream(post).then(|| self.posts[post].begun_ms + self.config.sse_after_ms)
     }
 
-    fn arm_post(&mut self, post: PostSlot, deadline_ms: u64) {
-        let timer = self.wheel.arm(deadline_ms, Deadline::Post(post));
-        self.posts[post].timer = Some(timer);
+    /// When the POST's calls have taken too long.
+    fn calls_due_ms(&self, post: PostSlot) -> u64 {
+        self.posts[post].begun_ms + self.config.request_timeout_ms
     }
 
-    /// Nothing came for a while: the reply becomes a stream, or its calls have taken too long.
+    fn arm_post(&mut self, post: PostSlot) {
+        let calls_due_ms = self.calls_due_ms(post);
+        let deadline_ms = self.stream_due_ms(post).map_or(calls_due_ms, |due_ms| due_ms.min(calls_due_ms));
+        self.posts[post].timer = Some(self.wheel.arm(deadline_ms, Deadline::Post(post)));
+    }
+
+    /// Time has passed: the reply becomes a stream, or the calls have taken too long, or neither since something
+    /// came in the meantime.
     pub(super) fn post_expired(&mut self, post: PostSlot, now: Now) {
         self.posts[post].timer = None;
-        if self.may_stream(post) && self.config.sse_after_ms < self.config.request_timeout_ms {
-            self.open_post_stream(post, now);
-            let rest_ms = self.config.request_timeout_ms - self.config.sse_after_ms;
-            return self.arm_post(post, now.ms + rest_ms);
+        if self.calls_due_ms(post) > now.ms {
+            if self.stream_due_ms(post).is_some_and(|due_ms| due_ms <= now.ms) {
+                self.open_post_stream(post, now);
+            }
+            return self.arm_post(post);
         }
         let session = self.posts[post].session;
         let late: Vec<CallSlot> =

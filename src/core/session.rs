@@ -50,6 +50,8 @@ pub(super) struct Session {
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
+    /// The backend refused `initialize`: no one will ever know the id.
+    Rejected,
     /// `initialize` is with the backend: the id is not known to anyone yet.
     Initializing,
     /// The client has its id; the handshake deadline runs.
@@ -136,7 +138,7 @@ impl Shard {
             return None;
         }
         let (slot, session) = self.sessions.at(id.slot as usize)?;
-        let known = session.phase != Phase::Initializing;
+        let known = session.phase >= Phase::Handshake;
         (id.matches(session.secret()) && known).then_some(slot)
     }
 
