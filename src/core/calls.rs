@@ -271,7 +271,7 @@ impl Shard {
         }
     }
 
-    fn refused_envelope(&self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
+    fn refused_envelope(&mut self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
         match request.session {
             SessionField::Absent => Refused::of_envelope(error),
             SessionField::Unknown | SessionField::Id(_) => match self.require_session(request.session) {

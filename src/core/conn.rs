@@ -488,10 +488,15 @@ impl Shard {
         }
     }
 
+    /// The connection leaves the list. The shell may pass over it while a write is in flight, so it is listed again
+    /// after that.
+    pub(super) fn unlist_output(&mut self, conn: ConnSlot) {
+        self.conns[conn].listing = Listing::Unlisted;
+    }
+
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        entry.listing = Listing::Unlisted;
         match &mut entry.output {
             Some(output) => output.lend(pieces),
             None if entry.comment == Comment::Due => {

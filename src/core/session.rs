@@ -153,8 +153,14 @@ impl Shard {
     /// A valid request or GET: the client came back, and is active.
     pub(super) fn touch_session(&mut self, session: SessionSlot, now: Now) {
         let entry = &mut self.sessions[session];
-        entry.phase = Phase::Open;
         entry.active_ms = now.ms;
+        if entry.phase < Phase::Open {
+            entry.phase = Phase::Open;
+            // The idle clock may be shorter than what is left of the handshake's.
+            let (timer, deadline_ms) = (entry.timer, now.ms + self.config.session_idle_timeout_ms);
+            let timer = self.arm_no_later(timer, deadline_ms, Deadline::Session(session));
+            self.sessions[session].timer = Some(timer);
+        }
     }
 
     /// The session's deadline passed: end it, or see that it is alive and look again later.

@@ -6,3 +6,5 @@ mod world;
 
 mod first_steps;
 mod http;
+mod posts;
+mod sessions;
