@@ -4,7 +4,13 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod broadcast;
+mod election_model;
 mod first_steps;
 mod http;
+mod listeners;
 mod posts;
+mod queue;
+mod recovery;
+mod replay;
 mod sessions;
