@@ -552,11 +552,10 @@ impl Shard {
 
     fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
         let entry = &mut self.conns[conn];
+        self.counters.comments += 1;
         entry.comment = Comment::None;
         let rest = &sse::comment(entry.transfer)[count..];
-        if rest.is_empty() {
-            self.counters.comments += 1;
-        } else {
+        if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
     }

@@ -8,6 +8,7 @@ mod broadcast;
 mod election_model;
 mod first_steps;
 mod http;
+mod keep_alive;
 mod listeners;
 mod posts;
 mod queue;
