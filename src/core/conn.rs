@@ -317,7 +317,13 @@ impl Shard {
         }
     }
 
-    /// Takes the connection and what it sent out of this shard.
+    /// Whether the connection is still to be moved: its end may have come first.
+    pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
+        matches!(self.conns[conn].state, State::Moving)
+    }
+
+    /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
+    /// it.
     pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
         let key = self.conn_key(conn);
         let entry = self.remove_conn(conn);

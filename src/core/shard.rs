@@ -310,8 +310,10 @@ impl Shard {
             match self.effects.pop_front()? {
                 // The connection's slot stays taken until the shell takes the descriptor.
                 Effect::Move(moved) => match self.find_conn(moved.conn) {
-                    Some(conn) => return Some(Effect::Move(self.depart(conn, moved.shard))),
-                    None => continue,
+                    Some(conn) if self.is_moving(conn) => {
+                        return Some(Effect::Move(self.depart(conn, moved.shard)));
+                    }
+                    Some(_) | None => continue,
                 },
                 effect => return Some(effect),
             }

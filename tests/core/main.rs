@@ -15,3 +15,4 @@ mod queue;
 mod recovery;
 mod replay;
 mod sessions;
+mod shards;
