@@ -5,7 +5,7 @@
 use super::{
     conn::State,
     shard::Shard,
-    stream::{Attachment, Role},
+    stream::{Attachment, ResponseKept, Role},
     table::{SessionSlot, StreamSlot},
 };
 
@@ -41,7 +41,8 @@ impl Shard {
             }
             None => {
                 let deaf = live().all(|stream| !stream.listens());
-                assert!(deaf || self.draining(), "somebody attached means somebody primary");
+                let unsettled = entries().any(|stream| matches!(stream.attachment, Attachment::Ending(_)));
+                assert!(deaf || unsettled || self.draining(), "somebody attached means somebody primary");
             }
         }
         let events = || entries().filter_map(|stream| stream.log.as_ref()).flat_map(|log| log.iter());
@@ -70,7 +71,9 @@ impl Shard {
         match entry.attachment {
             Attachment::None => {
                 assert!(
-                    entry.post.is_some() || entry.log.is_some(),
+                    entry.post.is_some()
+                        || entry.log.is_some()
+                        || (entry.response == ResponseKept::Lost && entry.timer.is_some()),
                     "a detached stream is kept for a reason"
                 );
             }
