@@ -16,7 +16,12 @@ fn lose_a_reply(world: &mut World, client: ClientId, id: u32) {
 fn response_ids(world: &mut World, client: ClientId) -> Vec<u64> {
     let response = world.response(client);
     assert_eq!(response.status, 200);
-    response.events().iter().filter(|event| event.name.is_some()).filter_map(|e| e.json()["id"].as_u64()).collect()
+    response
+        .events()
+        .iter()
+        .filter(|event| event.name.is_some())
+        .filter_map(|e| e.json()["id"].as_u64())
+        .collect()
 }
 
 #[test]
@@ -121,7 +126,8 @@ fn a_get_with_a_cursor_never_takes_this_path_and_names_its_own_stream_only() {
     world.get_after(get, &cursors[1]);
     let response = world.response(get);
     assert!(response.complete, "it ends with its response");
-    let ids: Vec<_> = response.events().iter().filter(|e| e.name.is_some()).map(|e| e.json()["id"].clone()).collect();
+    let ids: Vec<_> =
+        response.events().iter().filter(|e| e.name.is_some()).map(|e| e.json()["id"].clone()).collect();
     assert_eq!(ids, [serde_json::Value::Null, 21.into()], "progress, then the response");
 }
 
