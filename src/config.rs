@@ -7,10 +7,18 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
-use crate::limits;
-use crate::units::{ByteSize, Millis};
+use crate::{
+    core::{
+        self,
+        config::CoreConfig,
+        http::{Binding, Policy, policy::PolicyError},
+    },
+    limits,
+    server::{ServerConfig, Signals},
+    units::{ByteSize, Millis},
+};
 use clap::ValueEnum;
-use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr};
+use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr, time::Duration};
 use thiserror::Error;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
@@ -214,6 +222,54 @@ impl Config {
         })
     }
 
+    /// What the server is told.
+    ///
+    /// # Errors
+    /// A path, host or origin that the policy does not accept.
+    pub fn server(&self) -> Result<ServerConfig, PolicyError> {
+        let on_loopback = self.listen.iter().all(|address| address.ip().is_loopback());
+        let binding = if on_loopback { Binding::Loopback } else { Binding::Network };
+        let hosts: Vec<_> = self.allow_hosts.iter().map(AllowedHost::as_str).collect();
+        let origins: Vec<_> = self.allow_origins.iter().map(AllowedOrigin::as_str).collect();
+        let policy = Policy::new(self.path.as_str(), binding, &hosts, &origins)?;
+        Ok(ServerConfig {
+            listen: self.listen.clone(),
+            ring_entries: self.ring_entries,
+            shutdown_grace: Duration::from_millis(self.shutdown_grace_ms),
+            signals: Signals::Handled,
+            ..ServerConfig::new(self.core(policy))
+        })
+    }
+
+    fn core(&self, policy: Policy) -> CoreConfig {
+        CoreConfig {
+            shards: self.shards,
+            policy,
+            keep_alive_ms: self.keep_alive_ms,
+            listener_policy: self.listener_policy.into(),
+            response_mode: self.response_mode.into(),
+            sse_after_ms: self.sse_after_ms,
+            priming: self.priming.into(),
+            retry_ms: self.retry_ms,
+            session_idle_timeout_ms: self.session_idle_timeout_ms,
+            handshake_timeout_ms: self.handshake_timeout_ms,
+            request_timeout_ms: self.request_timeout_ms,
+            header_timeout_ms: self.header_timeout_ms,
+            body_timeout_ms: self.body_timeout_ms,
+            idle_timeout_ms: self.idle_timeout_ms,
+            write_timeout_ms: self.write_timeout_ms,
+            body_bytes_max: self.body_bytes_max,
+            message_bytes_max: self.message_bytes_max,
+            write_buffer_bytes: self.write_buffer_bytes_max,
+            replay_events_max: self.replay_events_max,
+            replay_bytes_max: self.replay_bytes_max,
+            replay_ttl_ms: self.replay_ttl_ms,
+            fresh_get_fallback: self.fresh_get_fallback == Switch::On,
+            connections_max: self.connections_max,
+            sessions_max: self.sessions_max,
+        }
+    }
+
     /// Whether other machines can connect, yet none of the names they know this one by is accepted.
     pub fn refuses_everyone_else(&self) -> bool {
         self.allow_hosts.is_empty() && self.listen.iter().any(|address| !address.ip().is_loopback())
@@ -363,9 +419,12 @@ impl Machine {
         }
     }
 
-    /// One shard for each core, as far as session ids can name them.
+    /// One shard for each core, as far as session ids can name them and half of the open files are left for
+    /// connections.
     pub fn shards(&self) -> u16 {
-        u16::try_from(self.cores.clamp(1, limits::SHARDS_MAX)).expect("at most 256")
+        let affordable = self.open_files_max / 2 / (limits::DESCRIPTORS_PER_SHARD + 1);
+        let shards = self.cores.min(affordable).clamp(1, limits::SHARDS_MAX);
+        u16::try_from(shards).expect("at most 256")
     }
 
     /// The connections that leave the program its own descriptors; at least 1, which [`Config::validated`]
@@ -458,6 +517,22 @@ choices! {
         /// One JSON object per line
         Json,
     }
+}
+
+macro_rules! core_choices {
+    ($($name:ident { $($case:ident)* })*) => {$(
+        impl From<$name> for core::config::$name {
+            fn from(choice: $name) -> Self {
+                match choice { $($name::$case => core::config::$name::$case,)* }
+            }
+        }
+    )*};
+}
+
+core_choices! {
+    ListenerPolicy { First Latest }
+    ResponseMode { Auto Sse Json }
+    Priming { Auto Post Off }
 }
 
 fn name_of(choice: impl ValueEnum) -> String {
@@ -573,18 +648,18 @@ mod tests {
     #[test]
     fn the_defaults_are_valid_on_any_machine_that_can_hold_one_connection() {
         for cores in [1, 2, 64, 1000] {
-            for open_files_max in [4096, 1 << 20, usize::MAX] {
+            for (open_files_max, shards_max) in [(1024, 20), (4096, 81), (1 << 20, 256), (usize::MAX, 256)] {
                 let machine = Machine { cores, open_files_max };
                 let config = Config::for_machine(&machine).validated(&machine).unwrap();
-                assert!(config.connections_max >= 1);
-                assert_eq!(usize::from(config.shards), cores.min(256));
+                assert!(config.connections_max >= open_files_max.min(4_000_000) * 2 / 5);
+                assert_eq!(usize::from(config.shards), cores.min(shards_max));
             }
         }
     }
 
     #[test]
     fn connections_leave_the_program_its_own_descriptors() {
-        assert_eq!(Config::for_machine(&MACHINE).connections_max, 20_000 - 64 - 4 * 9);
+        assert_eq!(Config::for_machine(&MACHINE).connections_max, 20_000 - 64 - 4 * 25);
         let unlimited = Machine { open_files_max: usize::MAX, ..MACHINE };
         assert_eq!(Config::for_machine(&unlimited).connections_max, 2_000_000);
     }
@@ -600,8 +675,8 @@ mod tests {
         assert!(error.is_of_host());
         assert_eq!(
             error.to_string(),
-            "--max-connections 20000 needs 20100 open files, but the hard limit is 20000: raise it (`ulimit -Hn \
-             20100` as root, or LimitNOFILE=20100 in the service unit), or lower --max-connections or --shards"
+            "--max-connections 20000 needs 20164 open files, but the hard limit is 20000: raise it (`ulimit -Hn \
+             20164` as root, or LimitNOFILE=20164 in the service unit), or lower --max-connections or --shards"
         );
     }
 

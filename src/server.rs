@@ -280,14 +280,16 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Makes a ring as the shards will, to find out early and say clearly why there is none.
+/// Makes a ring as the shards will, to find out early and say clearly why there is none. On a thread of its own:
+/// the kernel interrupts the thread that made a ring once more after it is gone.
 fn probe_ring(entries: u32) -> Result<(), StartError> {
-    let mut builder = tokio_uring::uring_builder();
-    builder.setup_single_issuer().setup_coop_taskrun();
-    match builder.build(entries) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(ring_error(error, switched_off())),
-    }
+    let probe = thread::spawn(move || {
+        let mut builder = tokio_uring::uring_builder();
+        builder.setup_single_issuer().setup_coop_taskrun();
+        builder.build(entries).map(drop)
+    });
+    let result = probe.join().expect("making a ring does not panic");
+    result.map_err(|error| ring_error(error, switched_off()))
 }
 
 fn ring_error(error: io::Error, switched_off: Option<u32>) -> StartError {
@@ -393,6 +395,14 @@ fn announce(addresses: &[SocketAddr], path: &str) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
+    use crate::{
+        backend::{Builtin, Host},
+        core::http::policy::{Binding, Policy},
+    };
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
 
     fn every_start_error() -> Vec<StartError> {
         let address = SocketAddr::from(([127, 0, 0, 1], 80));
@@ -440,5 +450,135 @@ mod tests {
         let foreign = "192.0.2.1:0".parse().unwrap();
         let error = listen::bind_group(foreign, 1).unwrap_err();
         assert!(matches!(listen_error(foreign, error), StartError::AddressUnavailable(_)));
+    }
+
+    // --- A whole server ---------------------------------------------------------------------------
+
+    fn config(shards: u16) -> ServerConfig {
+        let none: [&str; 0] = [];
+        let policy = Policy::new("/mcp", Binding::Loopback, &none, &none).unwrap();
+        ServerConfig::new(CoreConfig::new(shards, policy))
+    }
+
+    struct Running {
+        address: SocketAddr,
+        shutdown: ShutdownHandle,
+        thread: JoinHandle<Result<(), RunError>>,
+    }
+
+    fn start(config: ServerConfig) -> Running {
+        let server = Server::bind(config).unwrap();
+        let (address, shutdown) = (server.addresses()[0], server.shutdown_handle());
+        let thread = thread::spawn(move || server.run(|_| Host::new(Builtin::new())));
+        Running { address, shutdown, thread }
+    }
+
+    impl Running {
+        fn connect(&self) -> TcpStream {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream
+        }
+
+        fn join(self) {
+            self.thread.join().unwrap().unwrap();
+        }
+    }
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
+    /// Sends a POST on a connection that stays open and returns the reply, head and body.
+    fn post(stream: &mut TcpStream, session: &str, body: &str) -> String {
+        let session =
+            if session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {session}\r\n") };
+        let accept = "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        let length = body.len();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{accept}{session}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut reply = Vec::new();
+        let mut chunk = [0; 4096];
+        loop {
+            let count = stream.read(&mut chunk).unwrap();
+            assert_ne!(count, 0, "closed after {:?}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&chunk[..count]);
+            let text = String::from_utf8_lossy(&reply);
+            if let Some((head, body)) = text.split_once("\r\n\r\n")
+                && field(head, "Content-Length").is_some_and(|length| length.parse() == Ok(body.len()))
+            {
+                return text.into_owned();
+            }
+        }
+    }
+
+    fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+        let line =
+            head.lines().find(|line| line.to_ascii_lowercase().starts_with(&name.to_ascii_lowercase()))?;
+        line.split_once(": ").map(|(_, value)| value)
+    }
+
+    #[test]
+    fn a_session_is_found_from_whatever_shard_a_connection_lands_on() {
+        let server = start(config(4));
+        let reply = post(&mut server.connect(), "", INITIALIZE);
+        let session = field(&reply, "Mcp-Session-Id").unwrap();
+        // Enough that all land on one shard with a probability of one in billions.
+        for _ in 0..16 {
+            let mut stream = server.connect();
+            for _ in 0..2 {
+                let reply = post(&mut stream, session, r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+                assert!(reply.ends_with(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#), "{reply}");
+            }
+        }
+        server.shutdown.drain();
+        server.join();
+    }
+
+    #[test]
+    fn a_drained_server_ends_its_streams_cleanly_and_returns() {
+        let server = start(config(2));
+        let reply = post(&mut server.connect(), "", INITIALIZE);
+        let session = field(&reply, "Mcp-Session-Id").unwrap();
+        let mut listener = server.connect();
+        let accept = "Accept: text/event-stream\r\n";
+        write!(listener, "GET /mcp HTTP/1.1\r\nHost: localhost\r\n{accept}Mcp-Session-Id: {session}\r\n\r\n")
+            .unwrap();
+        let mut head = [0; 12];
+        listener.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        server.shutdown.drain();
+        let mut rest = String::new();
+        listener.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("0\r\n\r\n"), "{rest}");
+        // What the server waits for, since it has told the client that the stream is over.
+        drop(listener);
+        let address = server.address;
+        server.join();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_stopped_server_waits_for_nobody() {
+        let server = start(config(2));
+        let mut idle = server.connect();
+        post(&mut idle, "", INITIALIZE);
+        server.shutdown.stop();
+        assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
+        server.join();
+    }
+
+    #[test]
+    fn one_connection_too_many_is_told_so() {
+        let mut config = config(1);
+        config.core.connections_max = 1;
+        let server = start(config);
+        let mut first = server.connect();
+        post(&mut first, "", INITIALIZE);
+        let refused = post(&mut server.connect(), "", INITIALIZE);
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        server.shutdown.stop();
+        server.join();
     }
 }

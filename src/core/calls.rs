@@ -40,6 +40,8 @@ pub(super) struct Post {
     form: Form,
     kind: PostKind,
     calls: u32,
+    /// When its calls have taken too long.
+    late_ms: u64,
     pub(super) timer: Option<TimerId>,
 }
 
@@ -369,6 +371,7 @@ impl Shard {
             kind,
             // Held by the caller until every call of the POST has begun.
             calls: 1,
+            late_ms: u64::MAX,
             timer: None,
         });
         self.conns[conn].state = State::Waiting(post);
@@ -378,6 +381,7 @@ impl Shard {
     /// Every call of the POST has begun: from now on it lives as long as one of them runs.
     fn settle_post(&mut self, post: PostSlot, now: Now) {
         if self.call_left(post, now) == Remaining::Some {
+            self.posts[post].late_ms = now.ms + self.config.request_timeout_ms;
             self.arm_post(post, now.ms + self.first_wait_ms(post));
         }
     }
@@ -839,10 +843,12 @@ impl Shard {
     /// Nothing came for a while: the reply becomes a stream, or its calls have taken too long.
     pub(super) fn post_expired(&mut self, post: PostSlot, now: Now) {
         self.posts[post].timer = None;
-        if self.may_stream(post) && self.config.sse_after_ms < self.config.request_timeout_ms {
-            self.open_post_stream(post, now);
-            let rest_ms = self.config.request_timeout_ms - self.config.sse_after_ms;
-            return self.arm_post(post, now.ms + rest_ms);
+        let late_ms = self.posts[post].late_ms;
+        if now.ms < late_ms {
+            if self.may_stream(post) {
+                self.open_post_stream(post, now);
+            }
+            return self.arm_post(post, late_ms);
         }
         let session = self.posts[post].session;
         let late: Vec<CallSlot> =

@@ -202,6 +202,7 @@ impl Shard {
         self.conns[conn].age = Age::Used;
         let key = self.conn_key(conn);
         self.process(conn, now);
+        drop(self.spent_input(conn));
         key
     }
 
@@ -256,6 +257,8 @@ impl Shard {
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
+                // What goes to another stream must not be written here, too.
+                self.conns[conn].retract();
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
@@ -509,10 +512,14 @@ impl Shard {
         }
     }
 
+    /// The connection was named to the shell. If a write is in flight, its end names it again.
+    pub(super) fn unlist_output(&mut self, conn: ConnSlot) {
+        self.conns[conn].listing = Listing::Unlisted;
+    }
+
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        entry.listing = Listing::Unlisted;
         match &mut entry.output {
             Some(output) => output.lend(pieces),
             None if entry.comment == Comment::Due => {
@@ -568,10 +575,13 @@ impl Shard {
             self.pump_stream(stream, now);
         }
         if self.conns[conn].output.is_some() {
-            self.list_output(conn);
-        } else if let State::Flushing(afterwards) = self.conns[conn].state {
+            return self.list_output(conn);
+        }
+        if let State::Flushing(afterwards) = self.conns[conn].state {
             self.reply_flushed(conn, afterwards, now);
         }
+        // What is due now may be due before the write deadline that the timer was armed for.
+        self.arm_conn(conn);
     }
 
     /// The whole reply is queued; `afterwards` follows when it is written.
@@ -583,23 +593,33 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
-        let entry = &mut self.conns[conn];
+        let entry = &self.conns[conn];
         let close = afterwards == Afterwards::Close
             || entry.persistence == Persistence::Close
-            || entry.peer == Peer::Silent
             || self.drain.is_some();
         if close {
-            self.close_conn(conn, Ending::Orderly, now);
-            self.conns[conn].progress_ms = now.ms;
-            return self.arm_conn(conn);
+            return self.close_orderly(conn, now);
         }
         let entry = &mut self.conns[conn];
         entry.state = State::Idle;
         entry.progress_ms = now.ms;
-        match entry.input {
-            Some(_) => self.process(conn, now),
-            None => self.arm_conn(conn),
+        if entry.input.is_some() {
+            self.process(conn, now);
+            drop(self.spent_input(conn));
         }
+        self.arm_conn(conn);
+        // A silent peer still gets the replies to all it asked; what it left unfinished never comes.
+        let entry = &self.conns[conn];
+        if entry.peer == Peer::Silent && matches!(entry.state, State::Idle | State::Head | State::Body(_)) {
+            self.close_orderly(conn, now);
+        }
+    }
+
+    /// Ends a connection on which everything was written; the peer gets a moment to end it, too.
+    fn close_orderly(&mut self, conn: ConnSlot, now: Now) {
+        self.close_conn(conn, Ending::Orderly, now);
+        self.conns[conn].progress_ms = now.ms;
+        self.arm_conn(conn);
     }
 
     // --- Replies ---------------------------------------------------------------------------------

@@ -220,6 +220,11 @@ impl Shard {
         }
     }
 
+    /// A connection this shard gave away was taken by nobody and is closed: it counts no longer.
+    pub fn strayed(&mut self) {
+        self.census.leave_connection();
+    }
+
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
         let heard = match tell {
@@ -336,7 +341,11 @@ impl Shard {
     /// A connection that has output (replies and events), or `None`. Skip it while a write of it is in flight:
     /// [`wrote`](Self::wrote) names it again if there is more.
     pub fn next_output(&mut self) -> Option<ConnKey> {
-        self.with_output.pop_front()
+        let key = self.with_output.pop_front()?;
+        if let Some(conn) = self.find_conn(key) {
+            self.unlist_output(conn);
+        }
+        Some(key)
     }
 
     /// A connection whose keep-alive comment is due, or `None`. Each counts against the caller's budget.

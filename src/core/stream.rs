@@ -307,6 +307,9 @@ impl Shard {
         if session.primary == Some(stream) {
             session.primary = None;
             session.cut_primary = entry.number;
+        } else if entry.kind == StreamKind::Listener && session.cut_primary == entry.number {
+            // It came back since, and was no primary this time.
+            session.cut_primary = 0;
         }
     }
 
@@ -333,9 +336,22 @@ impl Shard {
         }
         self.acknowledge_claimed(stream, offset);
         self.release_claims(stream, now);
+        self.settle_unacked(stream, now);
         self.elect(session, now);
-        self.pass_on_unacked(stream, now);
+    }
+
+    /// What a detached stream may not have delivered goes to the session's listener, if it has one or is about to;
+    /// the entry goes, unless it is needed.
+    fn settle_unacked(&mut self, stream: StreamSlot, now: Now) {
+        let session = self.streams[stream].session;
+        let primary = self.sessions[session].primary;
+        if primary.is_some() || self.best_listener(session).is_some() {
+            self.return_unacked(stream);
+        }
         self.forget_if_done(stream);
+        if let Some(primary) = primary {
+            self.pump_stream(primary, now);
+        }
     }
 
     /// The stream is gone and its client never got a name for it: no cursor can ask for the rest. Its responses are
@@ -550,8 +566,16 @@ impl Shard {
             Attachment::Live(_) => Unsent::Stays,
             Attachment::None | Attachment::Ending(_) => Unsent::Expires,
         };
+        let limit_ms = now.ms.saturating_sub(ttl_ms);
+        if entry.attachment == Attachment::None
+            && entry.log.as_ref().and_then(|log| log.oldest_ms()) <= Some(limit_ms)
+        {
+            // Too old for a cursor, yet never delivered: it waits with what no stream was given.
+            self.return_unacked(stream);
+        }
+        let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
-            let removed = log.expire(now.ms.saturating_sub(ttl_ms), unsent);
+            let removed = log.expire(limit_ms, unsent);
             self.account_removed(stream, removed);
         }
         let entry = &self.streams[stream];

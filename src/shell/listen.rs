@@ -15,6 +15,10 @@ use super::{
     ring::{self, Op, Progress, Source, Word},
     socket,
 };
+use crate::limits::{
+    LISTEN_BACKLOG, NOT_SENT_BYTES_MAX, SEND_BUFFER_BYTES, TCP_KEEP_ALIVE_INTERVAL_S, TCP_KEEP_ALIVE_S,
+    TCP_USER_TIMEOUT_MS,
+};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::{
     fs::File,
@@ -24,21 +28,14 @@ use std::{
     time::Duration,
 };
 
-/// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.
-const BACKLOG: i32 = 4096;
-/// Unacknowledged data for this long ends a connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Silence before the kernel asks whether a peer is still there, and between two questions. Their number
-/// is bounded by [`USER_TIMEOUT`], which the kernel applies to them too.
-const KEEP_ALIVE: TcpKeepalive =
-    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
-/// Unsent bytes the kernel takes for one connection before it calls it not writable.
-const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
-/// Send buffer of one connection. The kernel doubles it for its own bookkeeping; without it, it takes
-/// megabytes for a peer that does not read.
-const SEND_BUFFER_BYTES: usize = 128 * 1024;
+/// The kernel asks silent peers whether they are there; TCP_USER_TIMEOUT bounds how often.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(TCP_KEEP_ALIVE_S))
+    .with_interval(Duration::from_secs(TCP_KEEP_ALIVE_INTERVAL_S));
 /// How long a listener rests when the host is out of descriptors or memory.
 const PAUSE_MS: u64 = 20;
+/// How often a lasting lack of descriptors is logged.
+const WARNING_INTERVAL_MS: u64 = 10_000;
 /// Input dropped from a connection that is dismissed for want of a descriptor.
 const DISMISSED_BYTES_MAX: usize = 16 * 1024;
 
@@ -57,7 +54,7 @@ pub(crate) fn bind_group(address: SocketAddr, shards: u16) -> io::Result<(Socket
         group.push(bind(actual)?);
     }
     for socket in &group {
-        socket.listen(BACKLOG)?;
+        socket.listen(LISTEN_BACKLOG)?;
     }
     Ok((actual, group.into_iter().map(OwnedFd::from).collect()))
 }
@@ -74,7 +71,7 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(TCP_USER_TIMEOUT_MS)))?;
     socket.set_tcp_keepalive(&KEEP_ALIVE)?;
     socket.set_tcp_notsent_lowat(NOT_SENT_BYTES_MAX)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
@@ -88,6 +85,8 @@ pub(crate) struct Listener {
     socket: Option<OwnedFd>,
     state: State,
     closing: Closing,
+    /// Not before this is a lack of descriptors logged again.
+    next_warning_ms: u64,
     /// Given up for a moment when no other descriptor is left, to tell a newcomer so.
     reserve: Option<File>,
 }
@@ -128,7 +127,14 @@ impl Listener {
     pub(crate) fn start(socket: OwnedFd, index: u32) -> Self {
         let word = Word::new(Source::Listener, index);
         let state = State::Accept(ring::accept(socket.as_fd(), word));
-        Listener { word, socket: Some(socket), state, closing: Closing::No, reserve: take_reserve() }
+        Listener {
+            word,
+            socket: Some(socket),
+            state,
+            closing: Closing::No,
+            next_warning_ms: 0,
+            reserve: take_reserve(),
+        }
     }
 
     /// Whether the socket is closed.
@@ -204,7 +210,7 @@ impl Listener {
         }
     }
 
-    fn accepted(&self, result: io::Result<OwnedFd>, now_ms: u64, out: &mut Vec<Newcomer>) -> State {
+    fn accepted(&mut self, result: io::Result<OwnedFd>, now_ms: u64, out: &mut Vec<Newcomer>) -> State {
         match (result, &self.closing) {
             (Ok(fd), Closing::No) => {
                 out.push(Newcomer::Welcome(fd));
@@ -218,15 +224,19 @@ impl Listener {
         }
     }
 
-    fn failed(&self, error: &io::Error, now_ms: u64) -> State {
+    fn failed(&mut self, error: &io::Error, now_ms: u64) -> State {
         if errno::spares_the_listener(error) {
             return State::Idle;
         }
         match (errno::fault(error), error.raw_os_error(), &self.socket) {
             (Fault::Cancelled, ..) => State::Idle,
             (Fault::Host, Some(libc::EMFILE | libc::ENFILE), Some(socket)) if self.reserve.is_some() => {
-                tracing::warn!(%error, "no descriptor is left for a new connection");
-                State::Exhausted(ring::poll(socket.as_fd(), ring::READABLE, self.word))
+                let state = State::Exhausted(ring::poll(socket.as_fd(), ring::READABLE, self.word));
+                if self.next_warning_ms <= now_ms {
+                    self.next_warning_ms = now_ms + WARNING_INTERVAL_MS;
+                    tracing::warn!(%error, "no descriptor is left for a new connection");
+                }
+                state
             }
             _ => {
                 tracing::error!(%error, "accepting connections fails; trying again");
@@ -235,10 +245,10 @@ impl Listener {
         }
     }
 
-    /// Someone knocks: gives the reserve up for it.
+    /// Someone knocks: accepts as usual if there is a descriptor again, or else gives the reserve up for it.
     fn make_room(&mut self) -> State {
         match (&self.socket, &self.closing) {
-            (Some(socket), Closing::No) => {
+            (Some(socket), Closing::No) if take_reserve().is_none() => {
                 self.reserve = None;
                 State::Dismiss(ring::accept(socket.as_fd(), self.word))
             }
@@ -265,7 +275,7 @@ impl Listener {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        for _ in 0..BACKLOG {
+        for _ in 0..LISTEN_BACKLOG {
             match socket.accept() {
                 Ok((connection, _)) => out.push(Newcomer::TooLate(connection.into())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -323,7 +333,7 @@ mod tests {
         assert!(connection.tcp_nodelay().unwrap());
         assert!(connection.keepalive().unwrap());
         assert_eq!(connection.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
-        assert_eq!(connection.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+        assert_eq!(connection.tcp_user_timeout().unwrap(), Some(Duration::from_millis(TCP_USER_TIMEOUT_MS)));
         assert_eq!(connection.tcp_notsent_lowat().unwrap(), NOT_SENT_BYTES_MAX);
         assert_eq!(connection.send_buffer_size().unwrap(), 2 * SEND_BUFFER_BYTES);
         assert!(!connection.nonblocking().unwrap());
@@ -394,20 +404,25 @@ mod tests {
         assert!(newcomers.is_empty());
     }
 
+    fn at_rest(socket: OwnedFd) -> Listener {
+        Listener {
+            word: Word::new(Source::Listener, 0),
+            socket: Some(socket),
+            state: State::Idle,
+            closing: Closing::No,
+            next_warning_ms: 0,
+            reserve: take_reserve(),
+        }
+    }
+
     #[test]
-    fn without_descriptors_a_newcomer_is_told_and_nothing_spins() {
+    fn without_descriptors_a_newcomer_is_told_and_the_listener_rests() {
         let client = Cell::new(None);
         drive(
-            |socket| Listener {
-                word: Word::new(Source::Listener, 0),
-                socket: Some(socket),
-                state: State::Idle,
-                closing: Closing::No,
-                reserve: take_reserve(),
-            },
+            at_rest,
             |listener, address, _| {
-                listener.state = listener.failed(&io::Error::from_raw_os_error(libc::EMFILE), 0);
-                assert!(matches!(listener.state, State::Exhausted(_)));
+                let socket = listener.socket.as_ref().unwrap();
+                listener.state = State::Dismiss(ring::accept(socket.as_fd(), listener.word));
                 client.set(Some(TcpStream::connect(address).unwrap()));
             },
             |listener, _| matches!(listener.state, State::Pause { until_ms: PAUSE_MS }),
@@ -415,6 +430,21 @@ mod tests {
         let mut answer = Vec::new();
         client.take().unwrap().read_to_end(&mut answer).unwrap();
         assert_eq!(answer, BUSY);
+    }
+
+    #[test]
+    fn when_there_are_descriptors_again_newcomers_are_welcome() {
+        let client = Cell::new(None);
+        let newcomers = drive(
+            at_rest,
+            |listener, address, _| {
+                listener.state = listener.failed(&io::Error::from_raw_os_error(libc::EMFILE), 0);
+                assert!(matches!(listener.state, State::Exhausted(_)));
+                client.set(Some(TcpStream::connect(address).unwrap()));
+            },
+            |_, newcomers| !newcomers.is_empty(),
+        );
+        assert!(matches!(newcomers[..], [Newcomer::Welcome(_)]));
     }
 
     #[test]
