@@ -13,7 +13,7 @@ use super::{
 };
 use bytes::BytesMut;
 use moorline::core::{
-    Announcement, Call, ConnKey, Effect, Ending, Interest, Now, Piece, ShardId,
+    Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, Now, Piece, ShardId,
     census::Census,
     config::{CoreConfig, Priming},
     shard::{Admission, Population, Shard},
@@ -45,6 +45,7 @@ pub struct Sim {
     pub stale: Vec<(usize, Call, u64)>,
     /// `initialize` requests not answered yet, with the session.
     pub greeting: Vec<(usize, Call, usize)>,
+    pub greeted: Vec<(usize, CallKey)>,
     pub is_calm: bool,
     pub is_draining: bool,
     pub trace: Trace,
@@ -115,6 +116,7 @@ impl Sim {
             working: Vec::new(),
             stale: Vec::new(),
             greeting: Vec::new(),
+            greeted: Vec::new(),
             is_calm: false,
             is_draining: false,
             trace: Trace { hash: 0xcbf2_9ce4_8422_2325, prints },
