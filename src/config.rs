@@ -7,10 +7,18 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
-use crate::limits;
-use crate::units::{ByteSize, Millis};
+use crate::{
+    core::{
+        self,
+        config::CoreConfig,
+        http::{Binding, Policy, policy::PolicyError},
+    },
+    limits,
+    server::{ServerConfig, Signals},
+    units::{ByteSize, Millis},
+};
 use clap::ValueEnum;
-use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr};
+use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr, time::Duration};
 use thiserror::Error;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
@@ -212,6 +220,54 @@ impl Config {
             needed: self.connections_max.saturating_add(reserved(self.shards, self.listen.len())),
             limit: machine.open_files_max,
         })
+    }
+
+    /// What the server is told.
+    ///
+    /// # Errors
+    /// A path, host or origin that the policy does not accept.
+    pub fn server(&self) -> Result<ServerConfig, PolicyError> {
+        let on_loopback = self.listen.iter().all(|address| address.ip().is_loopback());
+        let binding = if on_loopback { Binding::Loopback } else { Binding::Network };
+        let hosts: Vec<_> = self.allow_hosts.iter().map(AllowedHost::as_str).collect();
+        let origins: Vec<_> = self.allow_origins.iter().map(AllowedOrigin::as_str).collect();
+        let policy = Policy::new(self.path.as_str(), binding, &hosts, &origins)?;
+        Ok(ServerConfig {
+            listen: self.listen.clone(),
+            ring_entries: self.ring_entries,
+            shutdown_grace: Duration::from_millis(self.shutdown_grace_ms),
+            signals: Signals::Handled,
+            ..ServerConfig::new(self.core(policy))
+        })
+    }
+
+    fn core(&self, policy: Policy) -> CoreConfig {
+        CoreConfig {
+            shards: self.shards,
+            policy,
+            keep_alive_ms: self.keep_alive_ms,
+            listener_policy: self.listener_policy.into(),
+            response_mode: self.response_mode.into(),
+            sse_after_ms: self.sse_after_ms,
+            priming: self.priming.into(),
+            retry_ms: self.retry_ms,
+            session_idle_timeout_ms: self.session_idle_timeout_ms,
+            handshake_timeout_ms: self.handshake_timeout_ms,
+            request_timeout_ms: self.request_timeout_ms,
+            header_timeout_ms: self.header_timeout_ms,
+            body_timeout_ms: self.body_timeout_ms,
+            idle_timeout_ms: self.idle_timeout_ms,
+            write_timeout_ms: self.write_timeout_ms,
+            body_bytes_max: self.body_bytes_max,
+            message_bytes_max: self.message_bytes_max,
+            write_buffer_bytes: self.write_buffer_bytes_max,
+            replay_events_max: self.replay_events_max,
+            replay_bytes_max: self.replay_bytes_max,
+            replay_ttl_ms: self.replay_ttl_ms,
+            fresh_get_fallback: self.fresh_get_fallback == Switch::On,
+            connections_max: self.connections_max,
+            sessions_max: self.sessions_max,
+        }
     }
 
     /// Whether other machines can connect, yet none of the names they know this one by is accepted.
@@ -458,6 +514,22 @@ choices! {
         /// One JSON object per line
         Json,
     }
+}
+
+macro_rules! core_choices {
+    ($($name:ident { $($case:ident)* })*) => {$(
+        impl From<$name> for core::config::$name {
+            fn from(choice: $name) -> Self {
+                match choice { $($name::$case => core::config::$name::$case,)* }
+            }
+        }
+    )*};
+}
+
+core_choices! {
+    ListenerPolicy { First Latest }
+    ResponseMode { Auto Sse Json }
+    Priming { Auto Post Off }
 }
 
 fn name_of(choice: impl ValueEnum) -> String {

@@ -10,5 +10,6 @@ pub mod backend;
 pub mod config;
 pub mod core;
 pub mod limits;
+pub mod server;
 pub mod shell;
 pub mod units;

@@ -3,7 +3,11 @@
 mod cli;
 
 use anyhow::{Context as _, Result};
-use moorline::config::{Config, LogFormat, Machine, Verbosity};
+use moorline::{
+    backend::{Builtin, Host},
+    config::{Config, LogFormat, Machine, Verbosity},
+    server::Server,
+};
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
@@ -35,21 +39,14 @@ fn start(typed: &cli::Typed) -> Result<()> {
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
-    raise_open_file_limit()?;
-    run(config)
+    run(&config)
 }
 
 /// Serves until the process is told to stop.
-fn run(_config: Config) -> Result<()> {
-    anyhow::bail!("this build has no server")
-}
-
-/// The soft limit is a courtesy to programs that use `select`; the configuration counts on the hard one.
-fn raise_open_file_limit() -> Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
-        .context("cannot raise the open-file limit")
+fn run(config: &Config) -> Result<()> {
+    let server = Server::bind(config.server()?)?;
+    server.run(|_shard| Host::new(Builtin::new()))?;
+    Ok(())
 }
 
 fn start_log(config: &Config) {

@@ -9,6 +9,7 @@
 //! status is decided before any byte of its reply is queued.
 
 use super::{
+    asks::Capabilities,
     config::{Priming, ResponseMode},
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
@@ -20,8 +21,8 @@ use super::{
     session::{Phase, SessionEnd},
     shard::{Deadline, Shard},
     sse,
-    stream::{Role, Via},
-    table::{CallSlot, ConnSlot, Generational, PostSlot, SessionSlot, StreamSlot},
+    stream::{EndOfStream, Role, Via},
+    table::{CallSlot, ConnSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::{core::conn::State, limits};
@@ -39,6 +40,8 @@ pub(super) struct Post {
     form: Form,
     kind: PostKind,
     calls: u32,
+    /// When its calls have taken too long.
+    late_ms: u64,
     pub(super) timer: Option<TimerId>,
 }
 
@@ -144,8 +147,10 @@ impl Shard {
                 self.notified(session, body, method, params, now);
                 self.reply_empty(conn, &request.reply, Status::Accepted, now);
             }
-            // Nothing was asked of this client: a late or unknown answer is taken and forgotten.
-            Message::Response { .. } => self.reply_empty(conn, &request.reply, Status::Accepted, now),
+            Message::Response { id, outcome } => {
+                self.answered(session, body, id, outcome);
+                self.reply_empty(conn, &request.reply, Status::Accepted, now);
+            }
         }
         Ok(())
     }
@@ -176,7 +181,7 @@ impl Shard {
             match message {
                 Message::Request { .. } => calls.extend(Incoming::of(body, message)),
                 Message::Notification { method, params } => self.notified(session, body, method, params, now),
-                Message::Response { .. } => {}
+                Message::Response { id, outcome } => self.answered(session, body, id, outcome),
             }
         }
         if calls.is_empty() {
@@ -211,7 +216,9 @@ impl Shard {
             return Err(Refusal::draining().into());
         }
         let revision = Revision::from_date(&wanted.protocol_version).unwrap_or(Revision::NEWEST);
-        let session = self.begin_session(revision, now).ok_or_else(Refusal::too_many_sessions)?;
+        let session = self
+            .begin_session(revision, Capabilities::of(&wanted.capabilities), now)
+            .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
             method: Method::new(Bytes::from_static(b"initialize")).expect("is text"),
@@ -233,7 +240,10 @@ impl Shard {
         now: Now,
     ) {
         match &*method {
-            "notifications/initialized" => {}
+            "notifications/initialized" => {
+                self.sessions[session].phase = Phase::Initialized;
+                self.release_asks(session, now);
+            }
             "notifications/cancelled" => self.cancel(session, params, now),
             _ => {
                 let session = self.session_key(session);
@@ -242,6 +252,18 @@ impl Shard {
                 self.ask(Ask::Notified(Notified { session, method, params }));
             }
         }
+    }
+
+    /// An answer to the server. A late or unknown one is taken and forgotten.
+    fn answered(
+        &mut self,
+        session: SessionSlot,
+        body: &Bytes,
+        id: Option<&str>,
+        outcome: Result<&RawValue, &RawValue>,
+    ) {
+        let outcome = outcome.map(|result| body.slice_ref(result.get().as_bytes()));
+        self.client_answered(session, id, outcome);
     }
 
     /// Ends the one call of that id. None, or several that share it: nothing happens.
@@ -349,6 +371,7 @@ impl Shard {
             kind,
             // Held by the caller until every call of the POST has begun.
             calls: 1,
+            late_ms: u64::MAX,
             timer: None,
         });
         self.conns[conn].state = State::Waiting(post);
@@ -358,6 +381,7 @@ impl Shard {
     /// Every call of the POST has begun: from now on it lives as long as one of them runs.
     fn settle_post(&mut self, post: PostSlot, now: Now) {
         if self.call_left(post, now) == Remaining::Some {
+            self.posts[post].late_ms = now.ms + self.config.request_timeout_ms;
             self.arm_post(post, now.ms + self.first_wait_ms(post));
         }
     }
@@ -499,12 +523,14 @@ impl Shard {
                 self.forget_if_done(stream);
             }
             Form::Undecided(facts, _, responses) => {
-                if let Some(conn) = entry.conn {
-                    if responses.is_empty() {
-                        self.reply_empty(conn, &facts, Status::Accepted, now);
-                    } else {
-                        self.reply_json(conn, &facts, None, &join_batch(&responses), now);
+                let json = Bytes::from(join_batch(&responses));
+                match entry.conn {
+                    Some(conn) if responses.is_empty() => {
+                        self.reply_empty(conn, &facts, Status::Accepted, now)
                     }
+                    Some(conn) => self.answer_json(entry.session, conn, &facts, json, now),
+                    None if responses.is_empty() => {}
+                    None => self.json_lost(entry.session, &json, now),
                 }
             }
         }
@@ -563,17 +589,45 @@ impl Shard {
                 self.pump_stream(stream, now);
             }
             Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => responses.push(json.into()),
-            Form::Undecided(..) => self.respond_with_json(post, &json, now),
+            Form::Undecided(..) => self.respond_with_json(post, json.into(), now),
         }
     }
 
-    fn respond_with_json(&mut self, post: PostSlot, json: &[u8], now: Now) {
-        let Some((conn, facts)) = self.take_undecided(post) else {
-            self.counters.replies_lost += 1;
-            return;
-        };
-        let id = self.announce_session(post);
-        self.reply_json(conn, &facts, id.as_ref().map(|id| &id[..]), json, now);
+    fn respond_with_json(&mut self, post: PostSlot, json: Bytes, now: Now) {
+        let (session, kind) = (self.posts[post].session, self.posts[post].kind);
+        match (self.take_undecided(post), kind) {
+            (Some((conn, facts)), PostKind::Initialize) => {
+                let id = self.announce_session(post);
+                self.reply_json(conn, &facts, id.as_ref().map(|id| &id[..]), &json, now);
+            }
+            (Some((conn, facts)), PostKind::Single | PostKind::Batch) => {
+                self.answer_json(session, conn, &facts, json, now);
+            }
+            // Nobody knows the session's id, and its handshake deadline will end it.
+            (None, PostKind::Initialize) => {}
+            (None, PostKind::Single | PostKind::Batch) => self.json_lost(session, &json, now),
+        }
+    }
+
+    /// Answers with JSON and remembers the reply until there is evidence that it arrived.
+    fn answer_json(
+        &mut self,
+        session: SessionSlot,
+        conn: ConnSlot,
+        facts: &ReplyFacts,
+        json: Bytes,
+        now: Now,
+    ) {
+        self.reply_json(conn, facts, None, &json, now);
+        if self.config.fresh_get_fallback {
+            let session = self.session_key(session);
+            self.doubt_reply(conn, session, json, now);
+        }
+    }
+
+    pub(super) fn json_lost(&mut self, session: SessionSlot, json: &[u8], now: Now) {
+        let message = queue::Message { class: Class::Response, payload: Rc::new(sse::payload(json)) };
+        self.reply_lost(session, message, now);
     }
 
     /// The reply's connection and facts, taken out: it is being answered.
@@ -636,26 +690,24 @@ impl Shard {
     /// A notification that belongs to a call. It makes the reply a stream where that is allowed; elsewhere progress
     /// has no place, and the rest goes to the listener.
     pub(super) fn notify_call(&mut self, call: CallSlot, notification: &Notification, now: Now) {
-        let entry = &self.calls[call];
-        let (session, post) = (entry.session, entry.post);
+        let session = self.calls[call].session;
         if self.is_filtered(session, &notification.kind) {
             self.counters.messages_filtered += 1;
             return;
-        }
-        if self.may_stream(post) {
-            self.open_post_stream(post, now);
         }
         let message = queue::Message {
             class: Class::of(&notification.kind),
             payload: Rc::new(sse::payload(&notification.json)),
         };
-        match self.posts[post].form {
-            Form::Stream(stream) => {
+        match self.stream_of_call(call, now) {
+            Some(stream) => {
                 self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
             }
-            Form::Undecided(..) if message.class == Class::Progress => self.counters.messages_dropped += 1,
-            Form::Undecided(..) => self.announce(session, message, now),
+            None if message.class == Class::Progress => self.counters.messages_dropped += 1,
+            None => {
+                self.announce(session, message, now);
+            }
         }
     }
 
@@ -692,7 +744,12 @@ impl Shard {
         if self.primes_posts(session) && self.posts[post].kind != PostKind::Initialize {
             let id = self.event_id(stream, 0);
             let priming = sse::priming(self.conns[conn].transfer, id, self.config.retry_ms);
-            self.queue_frame(conn, [Piece::Inline(priming)], now);
+            let end = self.queue_frame(conn, [Piece::Inline(priming)], now);
+            self.streams[stream].unnamed_until = end;
+        }
+        if self.posts[post].kind == PostKind::Initialize {
+            // Its session would be unknown to whoever asked for the rest.
+            self.streams[stream].unnamed_until = 0;
         }
         self.streams[stream].post = Some(post);
         self.posts[post].form = Form::Stream(stream);
@@ -724,6 +781,39 @@ impl Shard {
         self.queue_bytes(conn, out.freeze(), now);
     }
 
+    /// The stream of a call's POST, if there is one or may be.
+    pub(super) fn stream_of_call(&mut self, call: CallSlot, now: Now) -> Option<StreamSlot> {
+        let post = self.calls[call].post;
+        if self.may_stream(post) {
+            self.open_post_stream(post, now);
+        }
+        match self.posts[post].form {
+            Form::Stream(stream) => Some(stream),
+            Form::Undecided(..) => None,
+        }
+    }
+
+    /// The stream is gone and its client cannot name it: the POST is as one that never was answered.
+    pub(super) fn stream_abandoned(&mut self, post: PostSlot) {
+        let entry = &mut self.posts[post];
+        entry.conn = None;
+        entry.form = Form::Undecided(ReplyFacts::default(), Forms::JsonOnly, Vec::new());
+    }
+
+    /// Ends the stream of a call's POST early, if its client can come back for the rest (2025-11-25, "polling").
+    pub(super) fn close_call_stream(&mut self, call: CallSlot, retry_ms: u64, now: Now) {
+        let session = self.calls[call].session;
+        if self.sessions[session].revision < Revision::V2025_11_25 {
+            return;
+        }
+        let Some(stream) = self.stream_of_call(call, now) else { return };
+        let entry = &self.streams[stream];
+        if entry.live_conn().is_some() && entry.has_been_named() {
+            self.counters.streams_closed_early += 1;
+            self.end_stream(stream, EndOfStream::Early(retry_ms), now);
+        }
+    }
+
     pub(super) fn event_id(&self, stream: StreamSlot, sequence: u32) -> EventId {
         let entry = &self.streams[stream];
         EventId { tag: self.sessions[entry.session].tag, kind: entry.kind, stream: entry.number, sequence }
@@ -753,10 +843,12 @@ impl Shard {
     /// Nothing came for a while: the reply becomes a stream, or its calls have taken too long.
     pub(super) fn post_expired(&mut self, post: PostSlot, now: Now) {
         self.posts[post].timer = None;
-        if self.may_stream(post) && self.config.sse_after_ms < self.config.request_timeout_ms {
-            self.open_post_stream(post, now);
-            let rest_ms = self.config.request_timeout_ms - self.config.sse_after_ms;
-            return self.arm_post(post, now.ms + rest_ms);
+        let late_ms = self.posts[post].late_ms;
+        if now.ms < late_ms {
+            if self.may_stream(post) {
+                self.open_post_stream(post, now);
+            }
+            return self.arm_post(post, late_ms);
         }
         let session = self.posts[post].session;
         let late: Vec<CallSlot> =

@@ -48,6 +48,8 @@ pub struct CoreConfig {
     pub replay_bytes_max: usize,
     /// How long events are kept for replay (`--replay-ttl`).
     pub replay_ttl_ms: u64,
+    /// Whether a plain GET is given replies that no cursor can recover (`--fresh-get-fallback`).
+    pub fresh_get_fallback: bool,
     /// Connections of the process (`--max-connections`).
     pub connections_max: usize,
     /// Sessions of the process (`--max-sessions`).
@@ -79,6 +81,7 @@ impl CoreConfig {
             replay_events_max: limits::REPLAY_EVENTS_MAX,
             replay_bytes_max: limits::REPLAY_BYTES_MAX,
             replay_ttl_ms: limits::REPLAY_TTL_MS,
+            fresh_get_fallback: true,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
         }

@@ -15,13 +15,15 @@ use super::{
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
-    stream::{Attachment, EndOfStream, Trust, Via},
-    table::{ConnSlot, Generational, PostSlot, StreamSlot},
+    stream::{Attachment, EndOfStream, Trust},
+    table::{ConnSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 
+/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
+const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 
@@ -38,12 +40,25 @@ pub(super) struct Conn {
     pub(super) progress_ms: u64,
     /// A stream that ended here; what arrived of it is not known yet.
     pub(super) trailing: Option<StreamSlot>,
+    /// A JSON reply that may not have arrived yet.
+    doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
     pub(super) persistence: Persistence,
     comment: Comment,
     listing: Listing,
     peer: Peer,
     age: Age,
+}
+
+/// A reply without event ids, kept until there is evidence that it arrived.
+#[derive(Debug)]
+struct Doubted {
+    session: SessionKey,
+    json: Bytes,
+    /// Where it ends in the connection's output.
+    end: u64,
+    /// When to ask the kernel.
+    check_ms: u64,
 }
 
 /// What the current exchange is at.
@@ -122,6 +137,7 @@ impl Conn {
             written: 0,
             progress_ms: now.ms,
             trailing: None,
+            doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
             comment: Comment::None,
@@ -186,6 +202,7 @@ impl Shard {
         self.conns[conn].age = Age::Used;
         let key = self.conn_key(conn);
         self.process(conn, now);
+        drop(self.spent_input(conn));
         key
     }
 
@@ -238,8 +255,10 @@ impl Shard {
                 self.settle_trailing(conn, offset, now);
                 self.close_conn(conn, Ending::Gone, now);
             }
-            State::Streaming(stream) if self.streams[stream].via == Via::Get => {
+            State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
+                // What goes to another stream must not be written here, too.
+                self.conns[conn].retract();
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
@@ -285,8 +304,14 @@ impl Shard {
         entry
     }
 
-    /// What arrived of a stream that ended here is known now.
+    /// What arrived of what ended here is known now.
     fn settle_trailing(&mut self, conn: ConnSlot, offset: u64, now: Now) {
+        if let Some(doubted) = self.conns[conn].doubted.take()
+            && doubted.end > offset
+            && let Some(session) = self.find_session_key(doubted.session)
+        {
+            self.json_lost(session, &doubted.json, now);
+        }
         if let Some(stream) = self.conns[conn].trailing.take() {
             self.detach(stream, offset, now);
         }
@@ -487,10 +512,14 @@ impl Shard {
         }
     }
 
+    /// The connection was named to the shell. If a write is in flight, its end names it again.
+    pub(super) fn unlist_output(&mut self, conn: ConnSlot) {
+        self.conns[conn].listing = Listing::Unlisted;
+    }
+
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        entry.listing = Listing::Unlisted;
         match &mut entry.output {
             Some(output) => output.lend(pieces),
             None if entry.comment == Comment::Due => {
@@ -546,10 +575,13 @@ impl Shard {
             self.pump_stream(stream, now);
         }
         if self.conns[conn].output.is_some() {
-            self.list_output(conn);
-        } else if let State::Flushing(afterwards) = self.conns[conn].state {
+            return self.list_output(conn);
+        }
+        if let State::Flushing(afterwards) = self.conns[conn].state {
             self.reply_flushed(conn, afterwards, now);
         }
+        // What is due now may be due before the write deadline that the timer was armed for.
+        self.arm_conn(conn);
     }
 
     /// The whole reply is queued; `afterwards` follows when it is written.
@@ -561,22 +593,33 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
-        let entry = &mut self.conns[conn];
+        let entry = &self.conns[conn];
         let close = afterwards == Afterwards::Close
             || entry.persistence == Persistence::Close
-            || entry.peer == Peer::Silent
             || self.drain.is_some();
         if close {
-            self.close_conn(conn, Ending::Orderly, now);
-            self.conns[conn].progress_ms = now.ms;
-            return self.arm_conn(conn);
+            return self.close_orderly(conn, now);
         }
         let entry = &mut self.conns[conn];
         entry.state = State::Idle;
         entry.progress_ms = now.ms;
         if entry.input.is_some() {
             self.process(conn, now);
+            drop(self.spent_input(conn));
         }
+        self.arm_conn(conn);
+        // A silent peer still gets the replies to all it asked; what it left unfinished never comes.
+        let entry = &self.conns[conn];
+        if entry.peer == Peer::Silent && matches!(entry.state, State::Idle | State::Head | State::Body(_)) {
+            self.close_orderly(conn, now);
+        }
+    }
+
+    /// Ends a connection on which everything was written; the peer gets a moment to end it, too.
+    fn close_orderly(&mut self, conn: ConnSlot, now: Now) {
+        self.close_conn(conn, Ending::Orderly, now);
+        self.conns[conn].progress_ms = now.ms;
+        self.arm_conn(conn);
     }
 
     // --- Replies ---------------------------------------------------------------------------------
@@ -621,7 +664,11 @@ impl Shard {
             State::Closing(Ending::Orderly) => limits::LINGER_MS,
             State::Closing(Ending::Gone | Ending::Cut) | State::Moving => return None,
             _ if entry.has_output() => config.write_timeout_ms,
-            State::Idle if entry.age == Age::Used => config.idle_timeout_ms,
+            State::Idle if entry.age == Age::Used => {
+                let idle_ms = entry.progress_ms + config.idle_timeout_ms;
+                let check_ms = entry.doubted.as_ref().map_or(u64::MAX, |doubted| doubted.check_ms);
+                return Some(idle_ms.min(check_ms));
+            }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
             State::Streaming(_) if config.keep_alive_ms > 0 => config.keep_alive_ms - self.phase_ms(conn),
@@ -663,7 +710,7 @@ impl Shard {
                 self.counters.connections_stalled += 1;
                 self.close_conn(conn, Ending::Cut, now);
             }
-            State::Idle => self.close_conn(conn, Ending::Gone, now),
+            State::Idle => self.idle_overdue(conn, now),
             State::Head => {
                 self.time_out(conn, Refusal::timeout("the request's head did not arrive in time"), now)
             }
@@ -673,6 +720,20 @@ impl Shard {
             State::Streaming(stream) => self.comment_due(conn, stream, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }
+    }
+
+    /// An idle connection has been idle for too long, or its last reply for long enough to have arrived.
+    fn idle_overdue(&mut self, conn: ConnSlot, now: Now) {
+        let key = self.conn_key(conn);
+        let entry = &mut self.conns[conn];
+        if let Some(doubted) = &mut entry.doubted
+            && entry.progress_ms + self.config.idle_timeout_ms > now.ms
+        {
+            doubted.check_ms = now.ms + ACK_CHECK_MS;
+            self.effects.push_back(Effect::Measure(key));
+            return;
+        }
+        self.close_conn(conn, Ending::Gone, now);
     }
 
     fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
@@ -704,9 +765,17 @@ impl Shard {
         self.conns[conn].comment == Comment::Due && self.conns[conn].output.is_none()
     }
 
-    /// What arrived so far is known: evidence for the stream that is written here.
+    /// Keeps a JSON reply that was just queued until there is evidence that it arrived.
+    pub(super) fn doubt_reply(&mut self, conn: ConnSlot, session: SessionKey, json: Bytes, now: Now) {
+        let entry = &mut self.conns[conn];
+        let (end, check_ms) = (entry.queued_offset(), now.ms + ACK_CHECK_MS);
+        entry.doubted = Some(Box::new(Doubted { session, json, end, check_ms }));
+    }
+
+    /// What arrived so far is known: evidence for what is or was written here.
     pub(super) fn conn_measured(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
+        self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.stream_measured(stream, offset, now);
         }
@@ -725,7 +794,7 @@ impl Shard {
         match self.conns[conn].state {
             State::Idle => self.close_conn(conn, Ending::Gone, now),
             State::Streaming(stream)
-                if self.streams[stream].via == Via::Get && self.streams[stream].post.is_none() =>
+                if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
             {
                 self.end_stream(stream, EndOfStream::Drain, now);
             }

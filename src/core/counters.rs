@@ -53,8 +53,18 @@ counters! {
     calls_cancelled
     /// Cancellations that matched no call, or more than one.
     cancels_ignored
-    /// Replies whose connection was gone before their form was decided.
+    /// Replies that may not have arrived and that no cursor can recover.
     replies_lost
+    /// Of those, the ones given to a plain GET.
+    replies_recovered
+    /// Requests sent to clients.
+    asks
+    /// Requests to clients that failed: time-out, missing capability, full queue, end of session.
+    asks_failed
+    /// Answers of clients to requests that were not, or no longer, waited for.
+    answers_ignored
+    /// Streams ended early for their client to come back.
+    streams_closed_early
     /// GET streams opened.
     listeners
     /// GET streams refused at a cap.

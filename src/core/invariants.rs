@@ -5,7 +5,7 @@
 use super::{
     conn::State,
     shard::Shard,
-    stream::{Attachment, Role, Via},
+    stream::{Attachment, Role},
     table::{SessionSlot, StreamSlot},
 };
 
@@ -29,7 +29,7 @@ impl Shard {
         let streams: Vec<StreamSlot> = self.streams_of(session).collect();
         let entries = || streams.iter().map(|slot| &self.streams[*slot]);
         let live = || entries().filter(|stream| stream.live_conn().is_some());
-        let by_get = live().filter(|stream| stream.via == Via::Get).count();
+        let by_get = live().filter(|stream| stream.via.is_get()).count();
         assert_eq!(by_get, usize::from(entry.gets), "GET streams are counted");
         let fallen_through = live().filter(|stream| stream.role == Role::FallenThrough).count();
         assert_eq!(fallen_through, usize::from(entry.fallen_through), "fallen-through streams are counted");
@@ -48,6 +48,12 @@ impl Shard {
         assert_eq!(events().count(), entry.replay_events as usize, "events kept for replay are counted");
         let bytes: usize = events().map(|event| event.message.payload.len()).sum();
         assert_eq!(bytes, entry.replay_bytes as usize, "bytes kept for replay are counted");
+        let is_live =
+            |stream: StreamSlot| streams.contains(&stream) && self.streams[stream].live_conn().is_some();
+        if let Some(recovery) = &entry.recovery {
+            assert!(!recovery.is_empty(), "lost replies are kept while there are some");
+            assert!(recovery.claims_hold(is_live), "a lost reply is claimed by an attached stream");
+        }
         assert_eq!(self.calls_of(session).count(), usize::from(entry.calls_in_flight), "calls are counted");
         assert!(
             entry.queue.as_ref().is_none_or(|queue| !queue.is_empty()),
@@ -126,8 +132,13 @@ impl Shard {
         let sessions = self.sessions.iter().filter(|(_, entry)| entry.timer.is_some()).count();
         let streams = self.streams.iter().filter(|(_, entry)| entry.timer.is_some()).count();
         let posts = self.posts.iter().filter(|(_, entry)| entry.timer.is_some()).count();
+        let has_timer = |timer: Option<super::wheel::TimerId>| timer.is_some();
+        let asks = self.sessions.iter().filter_map(|(_, entry)| entry.asks.as_ref());
+        let asks = asks.filter(|asks| has_timer(asks.timer)).count();
+        let lost = self.sessions.iter().filter_map(|(_, entry)| entry.recovery.as_ref());
+        let lost = lost.filter(|recovery| has_timer(recovery.timer)).count();
         assert_eq!(
-            conns + sessions + streams + posts,
+            conns + sessions + streams + posts + asks + lost,
             self.wheel.len(),
             "every timer has an owner that knows it"
         );

@@ -64,7 +64,11 @@ impl Shard {
         self.counters.listeners += 1;
         self.queue_stream_head(conn, &request.reply, None, now);
         self.queue_opening(conn, session, wanted, stream, now);
-        self.attach(stream, conn, Via::Get);
+        let via = if wanted == Wanted::Plain { Via::PlainGet } else { Via::CursorGet };
+        self.attach(stream, conn, via);
+        if via == Via::PlainGet {
+            self.claim_replies(stream);
+        }
         self.claim_primary(stream, wanted, now);
         self.pump_stream(stream, now);
         Ok(())
@@ -163,24 +167,30 @@ impl Shard {
             Wanted::Listener(cursor) => {
                 self.counters.streams_continued += 1;
                 match self.find_stream(session, StreamKind::Listener, cursor.stream) {
-                    Some(stream) => self.rewind(stream, cursor, now),
-                    None => return self.remembered_stream(session, cursor.stream),
+                    Some(stream) => {
+                        self.rewind(stream, cursor, now);
+                        // However it began: its client follows the listener's events now.
+                        self.streams[stream].role = Role::Listener;
+                        stream
+                    }
+                    None => self.remembered_stream(session, cursor.stream),
                 }
             }
             Wanted::Request(cursor, stream) => {
                 self.counters.streams_continued += 1;
-                self.rewind(stream, cursor, now)
+                self.rewind(stream, cursor, now);
+                stream
             }
         }
     }
 
     /// Frees the stream from its former connection, which goes on as a stream without messages, and prepares the replay.
-    fn rewind(&mut self, stream: StreamSlot, cursor: EventId, _now: Now) -> StreamSlot {
+    fn rewind(&mut self, stream: StreamSlot, cursor: EventId, now: Now) {
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
         }
-        if let Some(left_over) = self.release_conn(stream) {
+        if let Some(left_over) = self.release_conn(stream, now) {
             let entry = &self.streams[stream];
             let (session, number) = (entry.session, entry.number);
             let heir = match entry.role {
@@ -189,14 +199,13 @@ impl Shard {
                 }
                 Role::Listener | Role::FallenThrough => self.new_stream(session, Role::Listener),
             };
-            self.attach(heir, left_over, Via::Get);
+            self.attach(heir, left_over, Via::CursorGet);
             self.demote(heir);
         }
         if let Some(log) = &mut self.streams[stream].log {
             let removed = log.rewind(cursor.sequence);
             self.account_removed(stream, removed);
         }
-        stream
     }
 
     /// The first bytes of a GET stream: a priming event where the session knows them, else a comment, so that head and
@@ -253,26 +262,34 @@ impl Shard {
             .filter(|slot| *slot != stream && self.streams[*slot].attachment == Attachment::None)
             .collect();
         for orphan in orphans {
-            self.return_unacked(orphan);
+            if self.return_unacked(orphan) {
+                self.forget_if_done(orphan);
+            }
         }
         self.pump_stream(stream, now);
     }
 
     /// Promotes the best attached stream if the session has no primary. Nobody stays deaf.
     pub(super) fn elect(&mut self, session: SessionSlot, now: Now) {
-        if self.sessions[session].primary.is_some() || self.draining() {
+        if self.sessions[session].primary.is_some() {
             return;
         }
-        let best = self
-            .streams_of(session)
-            .filter(|slot| self.streams[*slot].listens() && self.streams[*slot].live_conn().is_some())
-            .enumerate()
-            .min_by_key(|(recency, slot)| (self.reluctance(*slot), *recency))
-            .map(|(_, slot)| slot);
-        if let Some(best) = best {
+        if let Some(best) = self.best_listener(session) {
             self.counters.primaries_promoted += 1;
             self.make_primary(best, now);
         }
+    }
+
+    /// The attached stream that would be promoted; nobody while the server stops.
+    pub(super) fn best_listener(&self, session: SessionSlot) -> Option<StreamSlot> {
+        if self.draining() {
+            return None;
+        }
+        self.streams_of(session)
+            .filter(|slot| self.streams[*slot].listens() && self.streams[*slot].live_conn().is_some())
+            .enumerate()
+            .min_by_key(|(recency, slot)| (self.reluctance(*slot), *recency))
+            .map(|(_, slot)| slot)
     }
 
     /// Lower is promoted first.
@@ -286,12 +303,12 @@ impl Shard {
     }
 
     fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
-        self.demote(former);
-        self.make_primary(newcomer, now);
         if let Some(conn) = self.streams[former].live_conn() {
             self.conn_mut(conn).retract();
             self.effects.push_back(Effect::Measure(self.conn_key(conn)));
         }
+        self.demote(former);
+        self.make_primary(newcomer, now);
     }
 
     // --- Doubt ---------------------------------------------------------------------------------
@@ -326,9 +343,13 @@ impl Shard {
 
     /// Evidence: everything up to `offset` of this attached stream's connection has arrived.
     pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.acknowledge_claimed(stream, offset);
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
             log.acknowledge(offset);
+        }
+        if offset >= entry.unnamed_until {
+            entry.unnamed_until = 0;
         }
         let Some(probe) = entry.probe.as_deref().copied() else { return };
         match entry.trust {
@@ -347,18 +368,24 @@ impl Shard {
         }
     }
 
+    /// Demotes the stream, and hands its messages to whoever is better. If nobody is, it stays primary: what is on its
+    /// way there must not be written to it twice.
     fn probe_failed(&mut self, stream: StreamSlot, now: Now) {
         self.counters.primaries_demoted += 1;
         self.demote(stream);
         let session = self.streams[stream].session;
-        if self.sessions[session].primary == Some(stream) {
-            self.sessions[session].primary = None;
-        }
+        let better = self.best_listener(session).filter(|best| self.streams[*best].trust != Trust::Demoted);
+        let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
+        let Some(heir) = primary.or(better) else { return };
         if let Some(conn) = self.streams[stream].live_conn() {
             self.conn_mut(conn).retract();
+            self.demote(stream);
         }
         self.return_unacked(stream);
-        self.elect(session, now);
+        if primary.is_none() {
+            self.counters.primaries_promoted += 1;
+        }
+        self.make_primary(heir, now);
     }
 
     /// Distrusts a stream until its peer acknowledges more than was queued for it by now.
@@ -373,14 +400,16 @@ impl Shard {
     // --- Messages ------------------------------------------------------------------------------
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
-    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) {
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
             self.log_message(primary, message, now);
-            return self.pump_stream(primary, now);
+            self.pump_stream(primary, now);
+            return Queued::Waiting;
         }
-        match self.queue_mut(session).push(message) {
+        let queued = self.queue_mut(session).push(message);
+        match queued {
             Queued::Waiting => {}
             Queued::Merged => self.counters.messages_merged += 1,
             Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
@@ -389,6 +418,7 @@ impl Shard {
         if let Some(primary) = self.sessions[session].primary {
             self.pump_stream(primary, now);
         }
+        queued
     }
 
     fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {
@@ -401,7 +431,7 @@ impl Shard {
     }
 
     /// Gives what a stream that is gone or in doubt may not have delivered to the primary, if there is one.
-    pub(super) fn pass_on_unacked(&mut self, stream: StreamSlot, now: Now) {
+    fn pass_on_unacked(&mut self, stream: StreamSlot, now: Now) {
         let session = self.streams[stream].session;
         let Some(primary) = self.sessions[session].primary else { return };
         if primary != stream && self.return_unacked(stream) {
@@ -410,7 +440,7 @@ impl Shard {
     }
 
     /// Puts what a stream may not have delivered back at the head of the queue. False if there was nothing.
-    fn return_unacked(&mut self, stream: StreamSlot) -> bool {
+    pub(super) fn return_unacked(&mut self, stream: StreamSlot) -> bool {
         let entry = &self.streams[stream];
         if !entry.listens() || entry.log.is_none() {
             return false;

@@ -145,11 +145,15 @@ impl Log {
         })
     }
 
-    /// The oldest event that may be evicted: any but a response, or a response if nothing else is left.
+    /// The oldest event that may be evicted: any but a response or a request, or even those if nothing else is
+    /// left.
     pub(super) fn oldest_evictable(&self, responses: Responses) -> Option<(u64, u32)> {
         self.events
             .iter()
-            .find(|event| responses == Responses::Too || event.message.class != Class::Response)
+            .find(|event| {
+                responses == Responses::Too
+                    || !matches!(event.message.class, Class::Response | Class::Request)
+            })
             .map(|event| (event.at_ms, event.sequence))
     }
 
@@ -177,7 +181,7 @@ pub(super) enum Unsent {
     Stays,
 }
 
-/// Whether eviction may take responses.
+/// Whether eviction may take responses, and requests to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Responses {
     Spared,

@@ -8,6 +8,7 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
+mod asks;
 mod calls;
 pub mod census;
 pub mod config;
@@ -21,6 +22,7 @@ mod listener;
 mod log;
 mod output;
 mod queue;
+mod recovery;
 mod refusals;
 mod request;
 pub mod seam;

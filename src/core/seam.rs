@@ -269,6 +269,56 @@ pub enum Tell {
     Announce(SessionKey, Notification),
     /// A notification for every session of every shard.
     Broadcast(Notification),
+    /// A request to the client; answered with [`Ask::Answered`].
+    Request(ServerRequest),
+    /// End the stream of this call's POST before its response; the client comes back for the rest after this many
+    /// milliseconds (2025-11-25, "polling"). Ignored where the client could not come back.
+    CloseStream(CallKey, u64),
+    /// End the GET streams of a session; its client comes back after this many milliseconds, and what is sent meanwhile
+    /// waits.
+    CloseListeners(SessionKey, u64),
+}
+
+/// A request of the server to a client (sampling, elicitation, roots, ping).
+#[derive(Debug)]
+pub struct ServerRequest {
+    /// The backend's number for it, unique on the shard; also its JSON-RPC id.
+    pub id: ServerRequestId,
+    /// Whose client is asked.
+    pub session: SessionKey,
+    /// The call on whose behalf: its stream carries the request.
+    pub call: Option<CallKey>,
+    /// The JSON-RPC method.
+    pub method: ServerMethod,
+    /// `params`, one JSON object, or absent.
+    pub params: Option<Bytes>,
+    /// How long the client may take, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// What a server may ask a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerMethod {
+    /// `ping`
+    Ping,
+    /// `sampling/createMessage`
+    CreateMessage,
+    /// `elicitation/create`
+    Elicit,
+    /// `roots/list`
+    ListRoots,
+}
+
+impl ServerMethod {
+    /// The method's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerMethod::Ping => "ping",
+            ServerMethod::CreateMessage => "sampling/createMessage",
+            ServerMethod::Elicit => "elicitation/create",
+            ServerMethod::ListRoots => "roots/list",
+        }
+    }
 }
 
 /// A server notification, serialised once.

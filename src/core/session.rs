@@ -1,17 +1,19 @@
 //! A session: everything the server knows about one client of a 2025 revision.
 //!
 //! Owns its streams, calls and queue through links; whatever ends a session ends them all, in one place
-//! ([`Shard::end_session`]). About 112 bytes while idle. Invariant: the entry is in the table exactly as long as its id
+//! ([`Shard::end_session`]). About 128 bytes while idle. Invariant: the entry is in the table exactly as long as its id
 //! is valid.
 
 use super::{
+    asks::{Asks, Capabilities},
     calls::Outcome,
     ids::{SessionId, Tag},
     queue::Queue,
+    recovery::Recovery,
     seam::*,
     shard::{Deadline, Shard},
     stream::EndOfStream,
-    table::{CallSlot, Generational, SessionSlot, StreamSlot},
+    table::{CallSlot, Generational, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 
@@ -24,6 +26,7 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     pub(super) phase: Phase,
     pub(super) log_level: LogLevel,
+    pub(super) capabilities: Capabilities,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -45,6 +48,8 @@ pub(super) struct Session {
     pub(super) active_ms: u64,
     pub(super) timer: Option<TimerId>,
     pub(super) queue: Option<Box<Queue>>,
+    pub(super) asks: Option<Box<Asks>>,
+    pub(super) recovery: Option<Box<Recovery>>,
 }
 
 /// How far the handshake has come.
@@ -56,6 +61,8 @@ pub(super) enum Phase {
     Handshake,
     /// The client came back with its id.
     Open,
+    /// It said `initialized`: it may be asked things.
+    Initialized,
 }
 
 /// Why a session ends.
@@ -74,7 +81,14 @@ impl Generational for Session {
 }
 
 impl Session {
-    fn new(generation: Generation, secret: u128, tag: Tag, revision: Revision, now: Now) -> Self {
+    fn new(
+        generation: Generation,
+        secret: u128,
+        tag: Tag,
+        revision: Revision,
+        capabilities: Capabilities,
+        now: Now,
+    ) -> Self {
         Session {
             generation,
             secret: [(secret >> 64) as u64, (secret & u128::from(u64::MAX)) as u64],
@@ -82,6 +96,7 @@ impl Session {
             revision,
             phase: Phase::Initializing,
             log_level: LogLevel::Debug,
+            capabilities,
             gets: 0,
             fallen_through: 0,
             calls_in_flight: 0,
@@ -98,6 +113,8 @@ impl Session {
             active_ms: now.ms,
             timer: None,
             queue: None,
+            asks: None,
+            recovery: None,
         }
     }
 
@@ -113,7 +130,12 @@ impl Session {
 
 impl Shard {
     /// Begins a session, if the process has room for one.
-    pub(super) fn begin_session(&mut self, revision: Revision, now: Now) -> Option<SessionSlot> {
+    pub(super) fn begin_session(
+        &mut self,
+        revision: Revision,
+        capabilities: Capabilities,
+        now: Now,
+    ) -> Option<SessionSlot> {
         if self.census.enter_session(self.config.sessions_max).is_err() {
             self.counters.sessions_refused += 1;
             return None;
@@ -125,7 +147,8 @@ impl Shard {
         let secret = u128::from_le_bytes(secret.try_into().expect("16 bytes"));
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
-        let session = self.sessions.insert(Session::new(generation, secret, tag, revision, now));
+        let session =
+            self.sessions.insert(Session::new(generation, secret, tag, revision, capabilities, now));
         self.arm_session(session, now.ms + self.config.handshake_timeout_ms);
         Some(session)
     }
@@ -151,7 +174,7 @@ impl Shard {
     /// A valid request or GET: the client came back, and is active.
     pub(super) fn touch_session(&mut self, session: SessionSlot, now: Now) {
         let entry = &mut self.sessions[session];
-        entry.phase = Phase::Open;
+        entry.phase = entry.phase.max(Phase::Open);
         entry.active_ms = now.ms;
     }
 
@@ -188,6 +211,8 @@ impl Shard {
         while let Some(stream) = self.sessions[session].streams {
             self.end_stream(stream, EndOfStream::WithSession, now);
         }
+        self.abandon_asks(session);
+        self.abandon_replies(session);
         let entry = self.sessions.remove(session);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);

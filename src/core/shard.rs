@@ -59,6 +59,10 @@ pub(super) enum Deadline {
     Session(SessionSlot),
     Stream(StreamSlot),
     Post(PostSlot),
+    /// What the session waits for from its client.
+    Asks(SessionSlot),
+    /// Lost replies kept for the session.
+    Recovery(SessionSlot),
 }
 
 /// A message on its way to every session, some sessions per turn.
@@ -218,36 +222,47 @@ impl Shard {
 
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
-        match tell {
-            Tell::Respond(call, answer) => match self.find_call(call) {
-                Some(call) => {
-                    let answer = self.bounded(answer);
-                    self.finish_call(call, Outcome::Answered(answer), now);
+        let heard = match tell {
+            Tell::Respond(call, answer) => self.find_call(call).map(|call| {
+                let answer = self.bounded(answer);
+                self.finish_call(call, Outcome::Answered(answer), now);
+            }),
+            Tell::Notify(call, notification) => self.find_call(call).map(|call| {
+                if self.is_bounded(&notification.json) {
+                    self.notify_call(call, &notification, now);
                 }
-                None => self.counters.tells_stale += 1,
-            },
-            Tell::Notify(call, notification) => match self.find_call(call) {
-                Some(call) if self.is_bounded(&notification.json) => {
-                    self.notify_call(call, &notification, now)
-                }
-                Some(_) => {}
-                None => self.counters.tells_stale += 1,
-            },
-            Tell::Announce(session, notification) => match self.find_session_key(session) {
-                Some(session) if self.is_bounded(&notification.json) => {
+            }),
+            Tell::Announce(session, notification) => self.find_session_key(session).map(|session| {
+                if self.is_bounded(&notification.json) {
                     let message = message_of(&notification.kind, sse::payload(&notification.json));
                     self.notify_session(session, &notification.kind, message, now);
                 }
-                Some(_) => {}
-                None => self.counters.tells_stale += 1,
-            },
-            Tell::Broadcast(notification) if self.is_bounded(&notification.json) => {
-                let payload = sse::payload(&notification.json);
-                let announcement = Announcement { kind: notification.kind, payload };
-                self.broadcast(announcement.clone());
-                self.effects.push_back(Effect::Broadcast(announcement));
+            }),
+            Tell::Broadcast(notification) => {
+                if self.is_bounded(&notification.json) {
+                    let payload = sse::payload(&notification.json);
+                    let announcement = Announcement { kind: notification.kind, payload };
+                    self.broadcast(announcement.clone());
+                    self.effects.push_back(Effect::Broadcast(announcement));
+                }
+                Some(())
             }
-            Tell::Broadcast(_) => {}
+            Tell::Request(request) => match self.find_session_key(request.session) {
+                Some(session) => Some(self.ask_client(session, request, now)),
+                None => {
+                    self.ask(Ask::Answered(request.id, Err(super::asks::session_ended())));
+                    None
+                }
+            },
+            Tell::CloseStream(call, retry_ms) => {
+                self.find_call(call).map(|call| self.close_call_stream(call, retry_ms, now))
+            }
+            Tell::CloseListeners(session, retry_ms) => {
+                self.find_session_key(session).map(|session| self.close_listeners(session, retry_ms, now))
+            }
+        };
+        if heard.is_none() {
+            self.counters.tells_stale += 1;
         }
     }
 
@@ -281,6 +296,8 @@ impl Shard {
                 Deadline::Session(session) => self.session_expired(session, now),
                 Deadline::Stream(stream) => self.stream_expired(stream, now),
                 Deadline::Post(post) => self.post_expired(post, now),
+                Deadline::Asks(session) => self.asks_expired(session, now),
+                Deadline::Recovery(session) => self.recovery_expired(session, now),
             }
         }
     }
@@ -319,7 +336,11 @@ impl Shard {
     /// A connection that has output (replies and events), or `None`. Skip it while a write of it is in flight:
     /// [`wrote`](Self::wrote) names it again if there is more.
     pub fn next_output(&mut self) -> Option<ConnKey> {
-        self.with_output.pop_front()
+        let key = self.with_output.pop_front()?;
+        if let Some(conn) = self.find_conn(key) {
+            self.unlist_output(conn);
+        }
+        Some(key)
     }
 
     /// A connection whose keep-alive comment is due, or `None`. Each counts against the caller's budget.
@@ -414,11 +435,11 @@ impl Shard {
         self.conns.find(key.slot, key.generation)
     }
 
-    fn find_call(&self, key: CallKey) -> Option<CallSlot> {
+    pub(super) fn find_call(&self, key: CallKey) -> Option<CallSlot> {
         self.calls.find(key.slot, key.generation)
     }
 
-    fn find_session_key(&self, key: SessionKey) -> Option<SessionSlot> {
+    pub(super) fn find_session_key(&self, key: SessionKey) -> Option<SessionSlot> {
         self.sessions.find(key.slot, key.generation)
     }
 

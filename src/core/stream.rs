@@ -47,6 +47,8 @@ pub(super) struct Stream {
     pub(super) timer: Option<TimerId>,
     /// A response left the log before there was evidence of its arrival.
     pub(super) response: ResponseKept,
+    /// The connection offset at which the first event id ends that the client may not have got; 0 once it has one.
+    pub(super) unnamed_until: u64,
 }
 
 /// What a stream is for.
@@ -76,8 +78,20 @@ pub(super) enum Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
     Post,
-    Get,
+    /// A GET that named no event.
+    PlainGet,
+    /// A GET with a cursor, or a connection left over from one stream and given to another.
+    CursorGet,
 }
+
+impl Via {
+    pub(super) fn is_get(self) -> bool {
+        matches!(self, Via::PlainGet | Via::CursorGet)
+    }
+}
+
+/// No event id was written to the client yet.
+const NAMELESS: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
@@ -107,6 +121,8 @@ pub(super) enum EndOfStream {
     Complete,
     /// The session ended: nothing of it is kept.
     WithSession,
+    /// The client is told to come back after so many milliseconds; the stream lives on.
+    Early(u64),
     /// The server stops: the client is told when to come back, and nobody is promoted.
     Drain,
     /// A listener needed its place.
@@ -125,6 +141,11 @@ impl Stream {
             Attachment::Live(conn) => Some(conn),
             Attachment::None | Attachment::Ending(_) => None,
         }
+    }
+
+    /// Whether an event id was written to the client.
+    pub(super) fn has_been_named(&self) -> bool {
+        self.unnamed_until != NAMELESS
     }
 
     /// Whether listener messages may be written to it.
@@ -171,7 +192,7 @@ impl Shard {
             kind,
             role,
             trust: Trust::Trusted,
-            via: Via::Get,
+            via: Via::Post,
             attachment: Attachment::None,
             post: None,
             newer: None,
@@ -180,6 +201,7 @@ impl Shard {
             probe: None,
             timer: None,
             response: ResponseKept::Yes,
+            unnamed_until: if role == Role::Request { NAMELESS } else { 0 },
         });
         self.link_stream(stream);
         stream
@@ -259,8 +281,11 @@ impl Shard {
         entry.attachment = Attachment::Live(conn);
         entry.via = via;
         entry.trust = Trust::Trusted;
+        if via.is_get() {
+            entry.unnamed_until = 0;
+        }
         let session = &mut self.sessions[entry.session];
-        if via == Via::Get {
+        if via.is_get() {
             session.gets += 1;
         }
         if entry.role == Role::FallenThrough {
@@ -273,7 +298,7 @@ impl Shard {
     pub(super) fn leave_lists(&mut self, stream: StreamSlot) {
         let entry = &self.streams[stream];
         let session = &mut self.sessions[entry.session];
-        if entry.via == Via::Get {
+        if entry.via.is_get() {
             session.gets -= 1;
         }
         if entry.role == Role::FallenThrough {
@@ -282,6 +307,9 @@ impl Shard {
         if session.primary == Some(stream) {
             session.primary = None;
             session.cut_primary = entry.number;
+        } else if entry.kind == StreamKind::Listener && session.cut_primary == entry.number {
+            // It came back since, and was no primary this time.
+            session.cut_primary = 0;
         }
     }
 
@@ -300,17 +328,57 @@ impl Shard {
             log.acknowledge(offset);
             log.forget_writes();
         }
-        if let Some(post) = entry.post {
-            self.posts[post].conn = None;
+        if offset >= entry.unnamed_until {
+            entry.unnamed_until = 0;
         }
+        if entry.unnamed_until > 0 {
+            return self.abandon_stream(stream, now);
+        }
+        self.acknowledge_claimed(stream, offset);
+        self.release_claims(stream, now);
+        self.settle_unacked(stream, now);
         self.elect(session, now);
-        self.pass_on_unacked(stream, now);
+    }
+
+    /// What a detached stream may not have delivered goes to the session's listener, if it has one or is about to;
+    /// the entry goes, unless it is needed.
+    fn settle_unacked(&mut self, stream: StreamSlot, now: Now) {
+        let session = self.streams[stream].session;
+        let primary = self.sessions[session].primary;
+        if primary.is_some() || self.best_listener(session).is_some() {
+            self.return_unacked(stream);
+        }
         self.forget_if_done(stream);
+        if let Some(primary) = primary {
+            self.pump_stream(primary, now);
+        }
+    }
+
+    /// The stream is gone and its client never got a name for it: no cursor can ask for the rest. Its responses are
+    /// kept for a plain GET, requests to the client go to the listener, and what is still to come is no stream's.
+    fn abandon_stream(&mut self, stream: StreamSlot, now: Now) {
+        let session = self.streams[stream].session;
+        if let Some(post) = self.streams[stream].post.take() {
+            self.stream_abandoned(post);
+        }
+        for message in self.take_unacked(stream) {
+            match message.class {
+                Class::Response => self.reply_lost(session, message, now),
+                Class::Request => {
+                    self.announce(session, message, now);
+                }
+                Class::Signal(_) | Class::Progress | Class::Log | Class::Other => {
+                    self.counters.messages_dropped += 1
+                }
+            }
+        }
+        self.forget_stream(stream);
     }
 
     /// Takes the stream off its connection, which stays open, and returns it: it is continued elsewhere.
-    pub(super) fn release_conn(&mut self, stream: StreamSlot) -> Option<ConnSlot> {
+    pub(super) fn release_conn(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
         let conn = self.streams[stream].live_conn()?;
+        self.release_claims(stream, now);
         self.leave_lists(stream);
         self.conn_mut(conn).retract();
         let entry = &mut self.streams[stream];
@@ -344,7 +412,8 @@ impl Shard {
             if self.conns[conn].output_bytes() >= PULL_BELOW_BYTES {
                 return self.check_backlog(stream, conn, now);
             }
-            if !self.write_next(stream, conn, now) && !self.pull_from_queue(stream, now) {
+            let wrote = self.write_claimed(stream, conn, now) || self.write_next(stream, conn, now);
+            if !wrote && !self.pull_from_queue(stream, now) {
                 break;
             }
         }
@@ -365,7 +434,11 @@ impl Shard {
             [Piece::Inline(before), Piece::Shared(payload), Piece::Static(after)],
             now,
         );
-        if let Some(event) = self.streams[stream].log.as_mut().and_then(|log| log.next_unsent()) {
+        let entry = &mut self.streams[stream];
+        if entry.unnamed_until == NAMELESS {
+            entry.unnamed_until = end;
+        }
+        if let Some(event) = entry.log.as_mut().and_then(|log| log.next_unsent()) {
             event.delivery = Delivery::Written { end };
         }
         true
@@ -433,8 +506,8 @@ impl Shard {
         let session = self.streams[stream].session;
         if let Some(conn) = self.streams[stream].live_conn() {
             self.leave_lists(stream);
-            if end == EndOfStream::Drain {
-                let retry = sse::retry(self.conns[conn].transfer, self.config.retry_ms);
+            if let Some(retry_ms) = self.retry_at_end(end) {
+                let retry = sse::retry(self.conns[conn].transfer, retry_ms);
                 self.queue_frame(conn, [Piece::Inline(retry)], now);
             }
             let last = sse::last_chunk(self.conns[conn].transfer);
@@ -452,7 +525,26 @@ impl Shard {
                 self.forget_stream(stream);
             }
             EndOfStream::Complete | EndOfStream::Displaced => self.elect(session, now),
-            EndOfStream::Drain => {}
+            EndOfStream::Early(_) | EndOfStream::Drain => {}
+        }
+    }
+
+    fn retry_at_end(&self, end: EndOfStream) -> Option<u64> {
+        match end {
+            EndOfStream::Early(retry_ms) => Some(retry_ms),
+            EndOfStream::Drain => Some(self.config.retry_ms),
+            EndOfStream::Complete | EndOfStream::WithSession | EndOfStream::Displaced => None,
+        }
+    }
+
+    /// Ends all GET streams of a session that listen; their client comes back, and what is sent meanwhile waits.
+    pub(super) fn close_listeners(&mut self, session: SessionSlot, retry_ms: u64, now: Now) {
+        let listening =
+            |slot: &StreamSlot| self.streams[*slot].listens() && self.streams[*slot].live_conn().is_some();
+        let listeners: Vec<_> = self.streams_of(session).filter(listening).collect();
+        for stream in listeners {
+            self.counters.streams_closed_early += 1;
+            self.end_stream(stream, EndOfStream::Early(retry_ms), now);
         }
     }
 
@@ -474,8 +566,16 @@ impl Shard {
             Attachment::Live(_) => Unsent::Stays,
             Attachment::None | Attachment::Ending(_) => Unsent::Expires,
         };
+        let limit_ms = now.ms.saturating_sub(ttl_ms);
+        if entry.attachment == Attachment::None
+            && entry.log.as_ref().and_then(|log| log.oldest_ms()) <= Some(limit_ms)
+        {
+            // Too old for a cursor, yet never delivered: it waits with what no stream was given.
+            self.return_unacked(stream);
+        }
+        let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
-            let removed = log.expire(now.ms.saturating_sub(ttl_ms), unsent);
+            let removed = log.expire(limit_ms, unsent);
             self.account_removed(stream, removed);
         }
         let entry = &self.streams[stream];
@@ -544,7 +644,6 @@ impl Shard {
         let messages = log.take_unacked();
         let bytes = messages.iter().map(|message| message.payload.len()).sum();
         let removed = Removed { events: messages.len(), bytes, unacked_responses: 0 };
-        debug_assert!(messages.iter().all(|message| message.class != Class::Response));
         self.account_removed(stream, removed);
         messages
     }

@@ -16,6 +16,8 @@ use std::{
 pub(super) trait Slot: Copy {
     fn new(index: usize) -> Self;
     fn index(self) -> usize;
+    /// As it appears in keys and session ids.
+    fn number(self) -> u32;
 }
 
 macro_rules! slots {
@@ -30,16 +32,14 @@ macro_rules! slots {
             }
 
             fn index(self) -> usize {
-                self.0.get() as usize - 1
+                self.number() as usize
             }
-        }
 
-        impl $name {
-            /// As it appears in keys and session ids.
-            pub(super) fn number(self) -> u32 {
+            fn number(self) -> u32 {
                 self.0.get() - 1
             }
         }
+
     )*};
 }
 

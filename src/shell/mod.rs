@@ -1,3 +1,31 @@
-//! The shell.
+//! The shell: the only part of the server that makes system calls.
+//!
+//! One thread per shard, on it one tokio-uring runtime, on that one task: the [`driver`] that owns
+//! all connections of the shard as plain entries and moves bytes between the kernel and the
+//! [core](crate::core). The shell knows sockets, operations and turns; it must never know a method,
+//! a header or a session.
+//!
+//! Read in this order: [`driver`] (the order of a turn), `input` (what completed), `output` (what is
+//! written and how reading is parked), `ending` (how connections end or move). Below them: `ring`
+//! (operations on tokio-uring), `conn` (one entry), `listen` and `refuse` (newcomers), [`mailbox`]
+//! (between shards), `socket`, `errno`, `files`, `signals`.
 
 pub mod backend;
+pub mod driver;
+pub mod mailbox;
+
+mod conn;
+mod ending;
+mod entropy;
+mod errno;
+mod input;
+mod output;
+mod refuse;
+mod ring;
+mod socket;
+
+pub(crate) mod files;
+pub(crate) mod listen;
+pub(crate) mod signals;
+
+pub use backend::Backend;

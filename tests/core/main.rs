@@ -4,4 +4,11 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod broadcast;
+mod election_model;
 mod first_steps;
+mod http;
+mod listeners;
+mod queue;
+mod recovery;
+mod replay;

@@ -98,6 +98,12 @@ impl World {
         self.events(client).iter().filter_map(http::Event::text).collect()
     }
 
+    /// Id and `text` of every numbered message among new events.
+    pub fn numbered(&mut self, client: ClientId) -> Vec<(String, String)> {
+        let named = |event: &http::Event| Some((event.id.clone()?, event.text()?));
+        self.events(client).iter().filter_map(named).collect()
+    }
+
     /// Sends a POST with that body in the client's session.
     pub fn post(&mut self, client: ClientId, body: &str) {
         self.post_with(client, "", body);
@@ -180,6 +186,28 @@ impl World {
         self.clients[joined.0].session = self.clients[client.0].session.clone();
         self.clients[joined.0].backend_session = self.clients[client.0].backend_session;
         joined
+    }
+
+    /// Another connection in the same session that went on after `cursor`, and what it got at once.
+    pub fn resume(&mut self, client: ClientId, cursor: &str) -> (ClientId, http::Response) {
+        let resumed = self.join(client);
+        self.get_after(resumed, cursor);
+        let response = self.response(resumed);
+        (resumed, response)
+    }
+
+    /// A call on a connection of its own that was answered by a stream: the id of its last event, and of its first.
+    pub fn finished_post(&mut self, client: ClientId) -> (String, String) {
+        let caller = self.join(client);
+        self.post(caller, r#"{"jsonrpc":"2.0","id":"finished","method":"tools/call"}"#);
+        let (shard, call) = self.calls.pop().expect("the backend was asked");
+        self.progress(shard, call.key, 1);
+        self.answer(shard, call.key, "{}");
+        let response = self.response(caller);
+        assert!(response.complete, "{response:?}");
+        let ids: Vec<String> = response.events().into_iter().filter_map(|event| event.id).collect();
+        self.reset(caller);
+        (ids[ids.len() - 1].clone(), ids[0].clone())
     }
 
     /// Another connection in the same session that holds a plain GET stream whose head was read.

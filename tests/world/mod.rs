@@ -12,6 +12,7 @@
     reason = "each test crate uses its part of this, and a panic is a failed test"
 )]
 
+pub mod ask;
 pub mod client;
 pub mod http;
 
@@ -45,6 +46,8 @@ pub struct World {
     pub ended: Vec<SessionKey>,
     /// Whether `initialize` is answered by itself.
     pub answers_initialize: bool,
+    /// Sessions a shard looks at per turn while a broadcast is under way; 0 holds broadcasts and drains back.
+    pub pump_budget: usize,
 }
 
 /// Entropy from a seed.
@@ -101,6 +104,7 @@ impl World {
             cancelled: Vec::new(),
             ended: Vec::new(),
             answers_initialize: true,
+            pump_budget: 1_000,
         }
     }
 
@@ -250,8 +254,8 @@ impl World {
                     self.carry_out(shard, effect);
                     busy = true;
                 }
-                if self.shards[shard].has_broadcasts() {
-                    self.shards[shard].pump(1_000, self.now);
+                if self.pump_budget > 0 && self.shards[shard].has_broadcasts() {
+                    self.shards[shard].pump(self.pump_budget, self.now);
                     busy = true;
                 }
                 busy |= self.move_output(shard);
@@ -404,6 +408,20 @@ impl World {
     /// The client takes nothing more.
     pub fn stall(&mut self, client: ClientId) {
         self.clients[client.0].window = 0;
+    }
+
+    /// What is written to the client from now on does not arrive until [`acknowledge`](Self::acknowledge).
+    pub fn hold(&mut self, client: ClientId) {
+        self.clients[client.0].acknowledges = false;
+    }
+
+    /// Everything written so far arrives and is acknowledged; what follows does, too.
+    pub fn acknowledge(&mut self, client: ClientId) {
+        let entry = &mut self.clients[client.0];
+        entry.acknowledges = true;
+        entry.unacked = 0;
+        let unread = std::mem::take(&mut entry.unread);
+        entry.received.extend_from_slice(&unread);
     }
 
     fn find_client(&self, shard: usize, key: ConnKey) -> Option<usize> {

@@ -1,0 +1,254 @@
+//! From what was typed to a job: addresses resolved, limits looked at, defaults filled in.
+
+use anyhow::{Context, Result, bail};
+
+use super::args::{
+    CallArgs, ChurnArgs, Command, HoldArgs, LeapfrogArgs, MixedArgs, NotifyArgs, PublishArgs, RunArgs,
+    StormArgs, ToolArgs,
+};
+use crate::clock::Moment;
+use crate::http::request::Wording;
+use crate::net::target::Target;
+use crate::parent::{Job, Readiness, Wish, preflight};
+use crate::plan::{Calls, Plan, Publishing, Scenario, Storms, ToolCall, Trigger};
+use crate::scenario::mix::Action;
+
+/// The parts of a job that differ between scenarios.
+struct Shape {
+    name: &'static str,
+    clients_count: u64,
+    warm_up_ms: u64,
+    measured_ms: u64,
+    call: ToolCall,
+    publishing: Option<Publishing>,
+    scenario: Scenario,
+}
+
+/// Load before the measured time where caches and pools matter, in milliseconds.
+const WARM_UP_MS: u64 = 2_000;
+
+/// The job that a scenario's command asks for; `None` when it is no scenario.
+///
+/// # Errors
+/// URLs, headers or arguments that cannot be used.
+pub(crate) fn job(command: &Command) -> Result<Option<(Job, &RunArgs)>> {
+    let (shape, run) = match command {
+        Command::Hold(args) => (hold(args)?, &args.run),
+        Command::Call(args) => (call(args)?, &args.run),
+        Command::Notify(args) => (notify(args)?, &args.run),
+        Command::Storm(args) => (storm(args)?, &args.run),
+        Command::Leapfrog(args) => (leapfrog(args)?, &args.run),
+        Command::Churn(args) => (churn(args), &args.run),
+        Command::Mixed(args) => (mixed(args)?, &args.run),
+        Command::Report(_) | Command::Compare(_) => return Ok(None),
+    };
+    Ok(Some((assemble(shape, run)?, run)))
+}
+
+fn hold(args: &HoldArgs) -> Result<Shape> {
+    Ok(Shape {
+        name: "hold",
+        clients_count: args.streams,
+        warm_up_ms: 0,
+        measured_ms: args.hold,
+        call: no_tool(),
+        publishing: posting(&args.publish)?,
+        scenario: Scenario::Hold,
+    })
+}
+
+fn call(args: &CallArgs) -> Result<Shape> {
+    Ok(Shape {
+        name: "call",
+        clients_count: args.connections,
+        warm_up_ms: WARM_UP_MS,
+        measured_ms: args.duration,
+        call: tool(&args.tool)?,
+        publishing: None,
+        scenario: Scenario::Call(Calls {
+            per_second: args.rate,
+            mix: vec![(Action::Call, 1)],
+            callers_count: args.connections,
+            fresh_connections: false,
+            abandon_every: 0,
+        }),
+    })
+}
+
+fn notify(args: &NotifyArgs) -> Result<Shape> {
+    let by_tool = Publishing { trigger: Trigger::Tool, every_ms: args.publish.every };
+    Ok(Shape {
+        name: "notify",
+        clients_count: args.streams,
+        warm_up_ms: 0,
+        measured_ms: args.duration,
+        call: tool(&args.tool)?,
+        publishing: Some(posting(&args.publish)?.unwrap_or(by_tool)),
+        scenario: Scenario::Hold,
+    })
+}
+
+fn storm(args: &StormArgs) -> Result<Shape> {
+    Ok(Shape {
+        name: "storm",
+        clients_count: args.streams,
+        warm_up_ms: 0,
+        measured_ms: args.calm.saturating_mul(u64::from(args.storms)),
+        call: no_tool(),
+        publishing: posting(&args.publish)?,
+        scenario: Scenario::Storm(Storms {
+            storms_count: args.storms,
+            every_ms: args.calm,
+            has_cursor: !args.without_cursor,
+        }),
+    })
+}
+
+fn leapfrog(args: &LeapfrogArgs) -> Result<Shape> {
+    Ok(Shape {
+        name: "leapfrog",
+        clients_count: args.sessions,
+        warm_up_ms: 0,
+        measured_ms: args.duration,
+        call: tool(&args.tool)?,
+        publishing: posting(&args.publish)?,
+        scenario: Scenario::Leapfrog(args.calls),
+    })
+}
+
+fn churn(args: &ChurnArgs) -> Shape {
+    Shape {
+        name: "churn",
+        clients_count: args.connections,
+        warm_up_ms: WARM_UP_MS,
+        measured_ms: args.duration,
+        call: no_tool(),
+        publishing: None,
+        scenario: Scenario::Call(Calls {
+            per_second: args.rate,
+            mix: vec![(Action::Churn, 1)],
+            callers_count: args.connections,
+            fresh_connections: args.reconnect,
+            abandon_every: args.abandon,
+        }),
+    }
+}
+
+fn mixed(args: &MixedArgs) -> Result<Shape> {
+    Ok(Shape {
+        name: "mixed",
+        clients_count: args.streams + args.connections,
+        warm_up_ms: WARM_UP_MS,
+        measured_ms: args.duration,
+        call: tool(&args.tool)?,
+        publishing: posting(&args.publish)?,
+        scenario: Scenario::Mixed(Calls {
+            per_second: Some(args.rate),
+            mix: args.mix.clone(),
+            callers_count: args.connections,
+            fresh_connections: false,
+            abandon_every: 0,
+        }),
+    })
+}
+
+fn no_tool() -> ToolCall {
+    ToolCall { tool: String::new(), arguments: "{}".to_owned() }
+}
+
+fn tool(args: &ToolArgs) -> Result<ToolCall> {
+    check_json("--args", &args.args)?;
+    Ok(ToolCall { tool: args.tool.clone(), arguments: args.args.clone() })
+}
+
+fn posting(args: &PublishArgs) -> Result<Option<Publishing>> {
+    if args.publish_url.is_empty() {
+        return Ok(None);
+    }
+    check_json("--publish-body", &args.publish_body)?;
+    let targets = args.publish_url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?;
+    let trigger = Trigger::Post { targets, body: args.publish_body.clone() };
+    Ok(Some(Publishing { trigger, every_ms: args.every }))
+}
+
+fn check_json(option: &str, text: &str) -> Result<()> {
+    serde_json::from_str::<serde::de::IgnoredAny>(&text.replace("{marker}", "m"))
+        .map(|_| ())
+        .with_context(|| format!("{option} {text:?} is not JSON"))
+}
+
+fn assemble(shape: Shape, run: &RunArgs) -> Result<Job> {
+    let Readiness { workers_count, warnings } = preflight(shape.clients_count, run.workers);
+    let plan = Plan {
+        worker_index: 0,
+        workers_count: 1,
+        targets: run.url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?,
+        wording: Wording {
+            protocol_version: run.protocol_version.clone(),
+            headers: run.header.iter().map(|line| header(line)).collect::<Result<_>>()?,
+            accept: run.accept,
+        },
+        sources: run.source.clone(),
+        run: run_number(),
+        timeout_ms: run.timeout,
+        in_flight_max: run.in_flight,
+        keep_alive_ms: run.keep_alive,
+        call: shape.call,
+        publishing: shape.publishing,
+        scenario: shape.scenario,
+    };
+    Ok(Job {
+        name: shape.name.to_owned(),
+        plan,
+        workers_count,
+        clients_count: shape.clients_count,
+        ramp_per_second: run.ramp,
+        measure_at: run.measure_at.clone(),
+        settle_ms: run.settle,
+        warm_up_ms: run.warm_up.unwrap_or(shape.warm_up_ms),
+        measured_ms: shape.measured_ms,
+        pids: run.pid.clone(),
+        wish: wish(run),
+        warnings,
+    })
+}
+
+/// A header line as it goes on the wire; one that would split a request is refused.
+fn header(line: &str) -> Result<String> {
+    let Some((name, value)) = line.split_once(':') else {
+        bail!("--header {line:?} is not of the form 'Name: value'")
+    };
+    let is_token = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic());
+    if !is_token(name) || value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
+        bail!("--header {name:?} has characters that a header must not have");
+    }
+    Ok(format!("{name}: {}", value.trim()))
+}
+
+/// A number that differs between runs.
+fn run_number() -> u32 {
+    let mixed = Moment::now().us_since(Moment::default()) ^ (u64::from(std::process::id()) << 20);
+    u32::try_from(mixed & u64::from(u32::MAX)).expect("was masked to 32 bits")
+}
+
+fn wish(run: &RunArgs) -> Wish {
+    match (run.quiet, run.no_color) {
+        (true, _) => Wish::Nothing,
+        (false, true) => Wish::Colorless,
+        (false, false) => Wish::Fitting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+    use super::*;
+
+    #[test]
+    fn headers_cannot_split_a_request() {
+        assert_eq!(header("Authorization:Bearer x").unwrap(), "Authorization: Bearer x");
+        for line in ["no colon", ": empty", "A: b\r\nC: d", "A B: c"] {
+            assert!(header(line).is_err(), "{line:?}");
+        }
+    }
+}

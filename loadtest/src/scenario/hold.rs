@@ -1,0 +1,170 @@
+//! `hold`: every client opens one stream and keeps it; what the server does to it is counted.
+//!
+//! A stream that ends, falls silent, or misses or repeats a publication is a fault of the server. With
+//! publishing in the plan this is also `notify`. Streams that end are not opened again: each stays
+//! visible as missing.
+
+use super::publisher::{Publisher, Schedule};
+use super::{Books, Scenario, Scene};
+use crate::clock::Moment;
+use crate::fleet::{ClientId, Ending, EventFacts, Notice, Step};
+use crate::measure::receipts::Receipts;
+use crate::measure::tally::{Count, Tally, Timed};
+use crate::plan::Plan;
+use crate::rpc::Kind;
+
+/// How long receipts may still come in after the window, in milliseconds.
+const STRAGGLERS_MS: u64 = 2_000;
+
+/// The scenario.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    schedule: Option<Schedule>,
+    publisher: Option<Publisher>,
+    receipts: Receipts,
+}
+
+impl Hold {
+    /// Nothing held yet.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            schedule: plan.publishing.as_ref().map(Schedule::new),
+            publisher: None,
+            receipts: Receipts::default(),
+        }
+    }
+
+    /// The client is owed nothing any more, until its next stream.
+    pub(super) fn excuse(&mut self, who: ClientId) {
+        self.receipts.leave(who);
+    }
+
+    fn on_up(&mut self, scene: &mut Scene, who: ClientId) {
+        scene.tally.count(Count::StreamsOpened);
+        let opened_us = scene.now.us_since(scene.fleet.intended(who));
+        scene.tally.time(Timed::StreamOpen, opened_us);
+        scene.crew.establish(who);
+        if let Some(schedule) = self.schedule {
+            self.receipts.join(who, schedule.next_after(scene.window, scene.now));
+        }
+    }
+
+    fn on_event(&mut self, scene: &mut Scene, who: ClientId, facts: EventFacts) {
+        note_event(&mut scene.tally, facts);
+        let (Some(seq), Some(schedule), Some(window)) = (facts.marker, self.schedule, scene.window) else {
+            return;
+        };
+        let intended = schedule.intended(window, seq);
+        if !self.receipts.note(who, seq, facts.at.us_since(intended)) {
+            scene.tally.count(Count::Duplicates);
+        } else {
+            scene.tally.count(Count::Receipts);
+            scene.time(Timed::Delivery, intended, facts.at);
+        }
+    }
+
+    fn on_end(&mut self, scene: &mut Scene, who: ClientId, ending: Ending) {
+        scene.tally.count(match ending {
+            Ending::Clean => Count::ClosesClean,
+            Ending::Cut => Count::ClosesCut,
+            Ending::Reset => Count::ClosesReset,
+        });
+        scene.crew.lose(who);
+        self.receipts.leave(who);
+    }
+}
+
+impl Scenario for Hold {
+    fn on_notice(&mut self, scene: &mut Scene, who: ClientId, notice: Notice) {
+        if let Some(publisher) = self.publisher.as_mut().filter(|publisher| publisher.owns(who)) {
+            return publisher.on_notice(who, notice, &mut scene.fleet, &mut scene.tally, scene.now);
+        }
+        match notice {
+            Notice::Ready => {
+                scene.tally.count(Count::SessionsOpened);
+                let intended = scene.fleet.intended(who);
+                scene.tally.time(Timed::Handshake, scene.now.us_since(intended));
+                scene.tally.count(Count::Gets);
+                scene.fleet.listen(who, None, scene.now);
+            }
+            Notice::Up => self.on_up(scene, who),
+            Notice::Comment { silence_us } => note_comment(scene, silence_us),
+            Notice::Event(facts) => self.on_event(scene, who, facts),
+            Notice::Ended(ending) => self.on_end(scene, who, ending),
+            Notice::Failed(failure) => {
+                if failure.during == Step::Streaming {
+                    scene.tally.count(Count::ClosesCut);
+                }
+                scene.tally.error(failure);
+                scene.crew.lose(who);
+                self.receipts.leave(who);
+            }
+            Notice::Replied(_) | Notice::Posted | Notice::Deleted => {}
+        }
+    }
+
+    fn on_turn(&mut self, scene: &mut Scene) {
+        Publisher::turn(&mut self.publisher, scene);
+    }
+
+    fn next_due(&self, scene: &Scene) -> Option<Moment> {
+        self.publisher.as_ref().and_then(|publisher| publisher.next_due(scene.window))
+    }
+
+    fn done_count(&self, tally: &Tally) -> u64 {
+        if self.schedule.is_some() { tally.of(Count::Receipts) } else { tally.of(Count::KeepAlives) }
+    }
+
+    fn is_done(&self, scene: &Scene) -> bool {
+        let (Some(_), Some(window)) = (self.schedule, scene.window) else { return true };
+        let has_published = self.publisher.as_ref().is_none_or(|publisher| publisher.is_done(window));
+        has_published && scene.now >= window.end.plus_ms(STRAGGLERS_MS)
+    }
+
+    fn settle(self: Box<Self>, scene: &mut Scene) -> Books {
+        count_silent(scene);
+        let count = self.schedule.zip(scene.window).map_or(0, |(schedule, window)| schedule.count(window));
+        Books {
+            deliveries: self.receipts.settle(count),
+            accepted: self.publisher.map(Publisher::into_accepted).unwrap_or_default(),
+        }
+    }
+}
+
+/// Counts what an event shows, whatever the scenario.
+pub(super) fn note_event(tally: &mut Tally, facts: EventFacts) {
+    if facts.repeats_id {
+        tally.count(Count::EventIdsRepeated);
+    }
+    if facts.is_garbled {
+        tally.count(Count::EventsGarbled);
+    }
+    match facts.kind {
+        Some(Kind::Request) => tally.count(Count::ServerRequests),
+        Some(Kind::Notification | Kind::Answer { .. }) => tally.count(Count::Events),
+        None => {}
+    }
+}
+
+/// Judges a comment as a keep-alive: how much later than the interval it came.
+pub(super) fn note_comment(scene: &mut Scene, silence_us: u64) {
+    let interval_us = scene.plan.keep_alive_ms * 1_000;
+    scene.tally.count(Count::KeepAlives);
+    if scene.is_measured(scene.now) {
+        scene.tally.count(Count::KeepAlivesMeasured);
+    }
+    if silence_us < interval_us / 2 {
+        return scene.tally.count(Count::CommentsEarly);
+    }
+    scene.tally.time(Timed::KeepAliveSilence, silence_us);
+    scene.tally.time(Timed::KeepAliveLateness, silence_us.saturating_sub(interval_us));
+}
+
+/// Counts the streams that have been silent for more than one and a half intervals.
+pub(super) fn count_silent(scene: &mut Scene) {
+    let limit_ms = scene.plan.keep_alive_ms * 3 / 2;
+    let streams = scene.fleet.iter().filter(|(_, step)| *step == Step::Streaming);
+    let silent =
+        streams.filter(|(who, _)| scene.now.ms_since(scene.fleet.last_heard(*who)) > limit_ms).count();
+    scene.tally.count_n(Count::StreamsSilent, silent as u64);
+}

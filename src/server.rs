@@ -1,0 +1,584 @@
+//! A whole server: what it needs from the host, its threads, its start and its stop.
+//!
+//! Owns the listening sockets until the shards have them, and the shards' threads. Knows no protocol.
+//!
+//! Start-up failures are one line each: what failed, why, and what lifts it.
+
+use crate::{
+    core::{ShardId, census::Census, config::CoreConfig},
+    limits::{RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX, SHUTDOWN_GRACE_MS},
+    shell::{
+        Backend,
+        driver::{self, Parts},
+        files, listen,
+        mailbox::{self, Doorbell, Mailbox, Phase},
+        signals,
+    },
+};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use thiserror::Error;
+
+/// Fewer connections than this are no service.
+const CONNECTIONS_MIN: usize = 16;
+
+/// What a [`Server`] is told.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where to listen, at least one address. Port 0 lets the kernel choose.
+    pub listen: Vec<SocketAddr>,
+    /// Submission queue entries of each ring, a power of two.
+    pub ring_entries: u32,
+    /// How long running calls may take to finish after [`ShutdownHandle::drain`].
+    pub shutdown_grace: Duration,
+    /// Who handles SIGTERM and SIGINT.
+    pub signals: Signals,
+    /// What each shard's core is told; among it the number of shards (1 to [`SHARDS_MAX`]) and the path for
+    /// the ready line. More connections than the open-file limit has room for are not admitted.
+    pub core: CoreConfig,
+}
+
+/// Who handles SIGTERM and SIGINT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signals {
+    /// The server: the first drains it, the second ends the process.
+    Handled,
+    /// The embedding program.
+    Left,
+}
+
+impl ServerConfig {
+    /// On a loopback port of the kernel's choice, signals left to the embedding program.
+    pub fn new(core: CoreConfig) -> Self {
+        ServerConfig {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            ring_entries: RING_ENTRIES,
+            shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
+            signals: Signals::Left,
+            core,
+        }
+    }
+}
+
+/// Why a server does not start. Each is one line with its remedy.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Nothing to listen on.
+    #[error("no address to listen on: give at least one with --listen")]
+    NoAddress,
+    /// The number of shards is out of range.
+    #[error("{0} shards are not possible: choose 1 to {SHARDS_MAX} with --shards")]
+    Shards(u16),
+    /// The size of the ring is no power of two.
+    #[error(
+        "{0} ring entries are not possible: choose a power of two from 8 to {RING_ENTRIES_MAX} with --ring-entries"
+    )]
+    RingEntries(u32),
+    /// Somebody listens there.
+    #[error("cannot listen on {0}: the port is taken (see `ss -ltnp`); choose another with --listen")]
+    PortTaken(SocketAddr),
+    /// No interface has this address.
+    #[error(
+        "cannot listen on {0}: no interface of this host has that address (see `ip addr`); correct --listen"
+    )]
+    AddressUnavailable(SocketAddr),
+    /// A privileged port, or a security policy.
+    #[error(
+        "cannot listen on {0}: not permitted; choose a port from 1024 up with --listen, or grant CAP_NET_BIND_SERVICE"
+    )]
+    AddressForbidden(SocketAddr),
+    /// Any other failure of bind or listen.
+    #[error("cannot listen on {address}: {error}; correct --listen")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The administrator has switched io_uring off.
+    #[error(
+        "io_uring is switched off on this host (kernel.io_uring_disabled = {0}); lift it with `sysctl kernel.io_uring_disabled=0`"
+    )]
+    RingSwitchedOff(u32),
+    /// A seccomp filter or security module forbids io_uring.
+    #[error(
+        "io_uring is forbidden for this process, most likely by a seccomp profile; in a container, run it with a profile that allows the io_uring_* system calls"
+    )]
+    RingForbidden,
+    /// The kernel has no io_uring, or lacks what is needed of it.
+    #[error("this kernel lacks the io_uring features needed: Linux 6.0 or later is required")]
+    RingUnsupported,
+    /// The host is short of memory for a ring.
+    #[error(
+        "not enough memory for the rings: {0}; lower --shards or --ring-entries, or raise the memory limit"
+    )]
+    RingMemory(io::Error),
+    /// The open-file limit leaves no room for connections.
+    #[error(
+        "the open-file limit of {limit} is too low: {needed} are needed; raise it with `ulimit -Hn` or LimitNOFILE="
+    )]
+    OpenFiles {
+        /// The hard limit.
+        limit: usize,
+        /// The least that is needed.
+        needed: usize,
+    },
+    /// Something else the host refuses.
+    #[error("cannot start: {what}: {error}")]
+    Host {
+        /// What was attempted.
+        what: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+/// Why a server that ran has failed.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// A shard could not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A shard ended with an error.
+    #[error("shard {} failed: {error}", shard.0)]
+    Shard {
+        /// Which one.
+        shard: ShardId,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+/// A server whose sockets listen and whose shards do not run yet.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    addresses: Vec<SocketAddr>,
+    /// By shard, one per address.
+    listeners: Vec<Vec<OwnedFd>>,
+    mailboxes: Vec<Mailbox>,
+    shutdown: ShutdownHandle,
+}
+
+/// Stops a server from any thread.
+#[derive(Clone, Debug)]
+pub struct ShutdownHandle {
+    doorbells: Vec<Arc<Doorbell>>,
+}
+
+impl ShutdownHandle {
+    /// Accepts nobody from now on and ends when running calls have finished, at the latest after
+    /// [`ServerConfig::shutdown_grace`]. [`Server::run`] returns then.
+    pub fn drain(&self) {
+        self.advance(Phase::Drain);
+    }
+
+    /// Closes all connections now; [`Server::run`] returns within a second.
+    pub fn stop(&self) {
+        self.advance(Phase::Stop);
+    }
+
+    fn advance(&self, phase: Phase) {
+        for doorbell in &self.doorbells {
+            doorbell.advance(phase);
+        }
+    }
+}
+
+impl Server {
+    /// Takes from the host what the server needs: ring, open files, sockets. Clients that connect from
+    /// now on wait in the backlog.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bind(mut config: ServerConfig) -> Result<Server, StartError> {
+        check(&config)?;
+        probe_ring(config.ring_entries)?;
+        config.core.connections_max = connections_max(&config)?;
+        let (addresses, listeners) = bind_all(&config)?;
+        let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
+        let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
+        let shutdown = ShutdownHandle { doorbells };
+        Ok(Server { config, addresses, listeners, mailboxes, shutdown })
+    }
+
+    /// Where it listens, in the order of [`ServerConfig::listen`], with the ports the kernel chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// A handle that stops it.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        self.shutdown.clone()
+    }
+
+    /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.
+    /// Prints `listening on http://ADDR:PORT/PATH` to stderr for each address once every shard accepts.
+    ///
+    /// # Errors
+    /// See [`RunError`]. The other shards are stopped first.
+    pub fn run<B, F>(self, make_backend: F) -> Result<(), RunError>
+    where
+        B: Backend + 'static,
+        F: Fn(ShardId) -> B + Send + Clone + 'static,
+    {
+        let Server { config, addresses, listeners, mailboxes, shutdown } = self;
+        let _control = match config.signals {
+            Signals::Handled => {
+                let control = signals::control(shutdown.doorbells.clone());
+                Some(control.map_err(host("signal handlers"))?)
+            }
+            Signals::Left => None,
+        };
+        let core = Arc::new(config.core);
+        let census = Arc::new(Census::new());
+        let (ready, all_ready) = mpsc::channel();
+        let mut threads = Vec::new();
+        for (id, (listeners, mailbox)) in (0..).map(ShardId).zip(listeners.into_iter().zip(mailboxes)) {
+            let parts = Parts {
+                id,
+                core: core.clone(),
+                listeners,
+                mailbox,
+                census: census.clone(),
+                ring_entries: config.ring_entries,
+                grace: config.shutdown_grace,
+            };
+            match start_shard(parts, make_backend.clone(), ready.clone(), shutdown.clone()) {
+                Ok(thread) => threads.push((id, thread)),
+                Err(error) => {
+                    shutdown.stop();
+                    let _ = join_all(threads);
+                    return Err(StartError::Host { what: "a shard's thread", error }.into());
+                }
+            }
+        }
+        drop(ready);
+        if all_ready.iter().count() == threads.len() {
+            announce(&addresses, core.policy.endpoint());
+        }
+        join_all(threads)
+    }
+}
+
+fn check(config: &ServerConfig) -> Result<(), StartError> {
+    if config.listen.is_empty() {
+        return Err(StartError::NoAddress);
+    }
+    if !(1..=SHARDS_MAX).contains(&usize::from(config.core.shards)) {
+        return Err(StartError::Shards(config.core.shards));
+    }
+    if !config.ring_entries.is_power_of_two() || !(8..=RING_ENTRIES_MAX).contains(&config.ring_entries) {
+        return Err(StartError::RingEntries(config.ring_entries));
+    }
+    Ok(())
+}
+
+/// Makes a ring as the shards will, to find out early and say clearly why there is none. On a thread of its own:
+/// the kernel interrupts the thread that made a ring once more after it is gone.
+fn probe_ring(entries: u32) -> Result<(), StartError> {
+    let probe = thread::spawn(move || {
+        let mut builder = tokio_uring::uring_builder();
+        builder.setup_single_issuer().setup_coop_taskrun();
+        builder.build(entries).map(drop)
+    });
+    let result = probe.join().expect("making a ring does not panic");
+    result.map_err(|error| ring_error(error, switched_off()))
+}
+
+fn ring_error(error: io::Error, switched_off: Option<u32>) -> StartError {
+    match (error.raw_os_error(), switched_off) {
+        (Some(libc::EPERM | libc::EACCES), Some(value)) => StartError::RingSwitchedOff(value),
+        (Some(libc::EPERM | libc::EACCES), None) => StartError::RingForbidden,
+        (Some(libc::ENOSYS | libc::EINVAL), _) => StartError::RingUnsupported,
+        (Some(libc::ENOMEM), _) => StartError::RingMemory(error),
+        _ => StartError::Host { what: "an io_uring", error },
+    }
+}
+
+/// The value of `kernel.io_uring_disabled`, if it restricts anybody.
+fn switched_off() -> Option<u32> {
+    let value = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
+    value.trim().parse().ok().filter(|value| *value != 0)
+}
+
+fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
+    let limit = files::raise_limit().map_err(host("the open-file limit"))?;
+    let reserved = files::reserved(config.core.shards, config.listen.len());
+    let needed = reserved + CONNECTIONS_MIN;
+    if limit < needed {
+        return Err(StartError::OpenFiles { limit, needed });
+    }
+    Ok(config.core.connections_max.min(limit - reserved))
+}
+
+type Bound = (Vec<SocketAddr>, Vec<Vec<OwnedFd>>);
+
+fn bind_all(config: &ServerConfig) -> Result<Bound, StartError> {
+    let mut addresses = Vec::new();
+    let mut by_shard: Vec<Vec<OwnedFd>> = (0..config.core.shards).map(|_| Vec::new()).collect();
+    for address in &config.listen {
+        let (actual, group) = listen::bind_group(*address, config.core.shards)
+            .map_err(|error| listen_error(*address, error))?;
+        addresses.push(actual);
+        for (listeners, socket) in by_shard.iter_mut().zip(group) {
+            listeners.push(socket);
+        }
+    }
+    Ok((addresses, by_shard))
+}
+
+fn listen_error(address: SocketAddr, error: io::Error) -> StartError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortTaken(address),
+        io::ErrorKind::AddrNotAvailable => StartError::AddressUnavailable(address),
+        io::ErrorKind::PermissionDenied => StartError::AddressForbidden(address),
+        _ => StartError::Listen { address, error },
+    }
+}
+
+fn host(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Host { what, error }
+}
+
+type Shard = JoinHandle<io::Result<()>>;
+
+fn start_shard<B, F>(
+    parts: Parts,
+    make_backend: F,
+    ready: mpsc::Sender<()>,
+    shutdown: ShutdownHandle,
+) -> io::Result<Shard>
+where
+    B: Backend + 'static,
+    F: Fn(ShardId) -> B + Send + 'static,
+{
+    let id = parts.id;
+    thread::Builder::new().name(format!("moorline-{}", id.0)).spawn(move || {
+        driver::abort_on_panic(id, || {
+            let backend = make_backend(id);
+            let end = driver::run(parts, backend, move || {
+                // Whoever waited is gone if another shard has failed.
+                let _ = ready.send(());
+            });
+            if end.is_err() {
+                shutdown.stop();
+            }
+            end
+        })
+    })
+}
+
+/// Waits for all shards; the first failure is the outcome.
+fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<(), RunError> {
+    let mut outcome = Ok(());
+    for (shard, thread) in threads {
+        let ended = thread.join().expect("a panic of a shard ends the process");
+        outcome = outcome.and(ended.map_err(|error| RunError::Shard { shard, error }));
+    }
+    outcome
+}
+
+fn announce(addresses: &[SocketAddr], path: &str) {
+    for address in addresses {
+        eprintln!("listening on http://{address}{path}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
+    use super::*;
+    use crate::{
+        backend::{Builtin, Host},
+        core::http::policy::{Binding, Policy},
+    };
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+
+    fn every_start_error() -> Vec<StartError> {
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        let error = || io::Error::from_raw_os_error(libc::EIO);
+        vec![
+            StartError::NoAddress,
+            StartError::Shards(0),
+            StartError::RingEntries(3),
+            StartError::PortTaken(address),
+            StartError::AddressUnavailable(address),
+            StartError::AddressForbidden(address),
+            StartError::Listen { address, error: error() },
+            StartError::RingSwitchedOff(2),
+            StartError::RingForbidden,
+            StartError::RingUnsupported,
+            StartError::RingMemory(error()),
+            StartError::OpenFiles { limit: 64, needed: 100 },
+            StartError::Host { what: "x", error: error() },
+        ]
+    }
+
+    #[test]
+    fn every_start_error_is_one_line() {
+        for error in every_start_error() {
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_reason_for_a_missing_ring_is_told_apart() {
+        let error = |number| io::Error::from_raw_os_error(number);
+        assert!(matches!(ring_error(error(libc::EPERM), Some(2)), StartError::RingSwitchedOff(2)));
+        assert!(matches!(ring_error(error(libc::EPERM), None), StartError::RingForbidden));
+        assert!(matches!(ring_error(error(libc::ENOSYS), None), StartError::RingUnsupported));
+        assert!(matches!(ring_error(error(libc::EINVAL), None), StartError::RingUnsupported));
+        assert!(matches!(ring_error(error(libc::ENOMEM), Some(1)), StartError::RingMemory(_)));
+    }
+
+    #[test]
+    fn a_taken_port_and_a_foreign_address_say_so() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = listen::bind_group(address, 1).unwrap_err();
+        assert!(matches!(listen_error(address, error), StartError::PortTaken(_)));
+        let foreign = "192.0.2.1:0".parse().unwrap();
+        let error = listen::bind_group(foreign, 1).unwrap_err();
+        assert!(matches!(listen_error(foreign, error), StartError::AddressUnavailable(_)));
+    }
+
+    // --- A whole server ---------------------------------------------------------------------------
+
+    fn config(shards: u16) -> ServerConfig {
+        let none: [&str; 0] = [];
+        let policy = Policy::new("/mcp", Binding::Loopback, &none, &none).unwrap();
+        ServerConfig::new(CoreConfig::new(shards, policy))
+    }
+
+    struct Running {
+        address: SocketAddr,
+        shutdown: ShutdownHandle,
+        thread: JoinHandle<Result<(), RunError>>,
+    }
+
+    fn start(config: ServerConfig) -> Running {
+        let server = Server::bind(config).unwrap();
+        let (address, shutdown) = (server.addresses()[0], server.shutdown_handle());
+        let thread = thread::spawn(move || server.run(|_| Host::new(Builtin::new())));
+        Running { address, shutdown, thread }
+    }
+
+    impl Running {
+        fn connect(&self) -> TcpStream {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream
+        }
+
+        fn join(self) {
+            self.thread.join().unwrap().unwrap();
+        }
+    }
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
+    /// Sends a POST on a connection that stays open and returns the reply, head and body.
+    fn post(stream: &mut TcpStream, session: &str, body: &str) -> String {
+        let session =
+            if session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {session}\r\n") };
+        let accept = "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        let length = body.len();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{accept}{session}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut reply = Vec::new();
+        let mut chunk = [0; 4096];
+        loop {
+            let count = stream.read(&mut chunk).unwrap();
+            assert_ne!(count, 0, "closed after {:?}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&chunk[..count]);
+            let text = String::from_utf8_lossy(&reply);
+            if let Some((head, body)) = text.split_once("\r\n\r\n")
+                && field(head, "Content-Length").is_some_and(|length| length.parse() == Ok(body.len()))
+            {
+                return text.into_owned();
+            }
+        }
+    }
+
+    fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+        let line =
+            head.lines().find(|line| line.to_ascii_lowercase().starts_with(&name.to_ascii_lowercase()))?;
+        line.split_once(": ").map(|(_, value)| value)
+    }
+
+    #[test]
+    fn a_session_is_found_from_whatever_shard_a_connection_lands_on() {
+        let server = start(config(4));
+        let reply = post(&mut server.connect(), "", INITIALIZE);
+        let session = field(&reply, "Mcp-Session-Id").unwrap();
+        // Enough that all land on one shard with a probability of one in billions.
+        for _ in 0..16 {
+            let mut stream = server.connect();
+            for _ in 0..2 {
+                let reply = post(&mut stream, session, r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+                assert!(reply.ends_with(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#), "{reply}");
+            }
+        }
+        server.shutdown.drain();
+        server.join();
+    }
+
+    #[test]
+    fn a_drained_server_ends_its_streams_cleanly_and_returns() {
+        let server = start(config(2));
+        let reply = post(&mut server.connect(), "", INITIALIZE);
+        let session = field(&reply, "Mcp-Session-Id").unwrap();
+        let mut listener = server.connect();
+        let accept = "Accept: text/event-stream\r\n";
+        write!(listener, "GET /mcp HTTP/1.1\r\nHost: localhost\r\n{accept}Mcp-Session-Id: {session}\r\n\r\n")
+            .unwrap();
+        let mut head = [0; 12];
+        listener.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        server.shutdown.drain();
+        let mut rest = String::new();
+        listener.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with("0\r\n\r\n"), "{rest}");
+        // What the server waits for, since it has told the client that the stream is over.
+        drop(listener);
+        let address = server.address;
+        server.join();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_stopped_server_waits_for_nobody() {
+        let server = start(config(2));
+        let mut idle = server.connect();
+        post(&mut idle, "", INITIALIZE);
+        server.shutdown.stop();
+        assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
+        server.join();
+    }
+
+    #[test]
+    fn one_connection_too_many_is_told_so() {
+        let mut config = config(1);
+        config.core.connections_max = 1;
+        let server = start(config);
+        let mut first = server.connect();
+        post(&mut first, "", INITIALIZE);
+        let refused = post(&mut server.connect(), "", INITIALIZE);
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        server.shutdown.stop();
+        server.join();
+    }
+}

@@ -1,0 +1,42 @@
+//! SIGTERM and SIGINT: the first drains, the second ends the process.
+//!
+//! Owns one control thread. No signal is blocked in any thread, so children inherit nothing odd.
+
+use super::mailbox::{Doorbell, Phase};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::{Handle, Signals},
+};
+use std::{io, sync::Arc, thread};
+
+/// The control thread, which ends when this is dropped.
+pub(crate) struct Control(Handle);
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Takes over SIGTERM and SIGINT on behalf of the shards behind `doorbells`.
+///
+/// # Errors
+/// If the handlers cannot be installed or the thread cannot be started.
+pub(crate) fn control(doorbells: Vec<Arc<Doorbell>>) -> io::Result<Control> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let handle = signals.handle();
+    thread::Builder::new().name("moorline-control".into()).spawn(move || {
+        let mut arrived = signals.forever();
+        if arrived.next().is_none() {
+            return;
+        }
+        tracing::info!("stopping: no new sessions, running calls may finish; a second signal ends it now");
+        for doorbell in &doorbells {
+            doorbell.advance(Phase::Drain);
+        }
+        if let Some(signal) = arrived.next() {
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(Control(handle))
+}
