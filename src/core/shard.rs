@@ -220,6 +220,11 @@ impl Shard {
         }
     }
 
+    /// A connection this shard gave away was taken by nobody and is closed: it counts no longer.
+    pub fn strayed(&mut self) {
+        self.census.leave_connection();
+    }
+
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
         let heard = match tell {
