@@ -291,6 +291,7 @@ impl Shard {
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
+        self.conns[conn].pin_output();
         self.conns[conn].state = State::Streaming(stream);
     }
 
