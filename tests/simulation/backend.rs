@@ -4,6 +4,7 @@
 use super::{
     model::{Class, Message, Session},
     sim::{Sim, note},
+    socket::Asked,
 };
 use moorline::core::{
     Ask, Call, LogLevel, Notification, NotificationKind, Tell,
@@ -65,10 +66,9 @@ impl Sim {
     fn greet(&mut self, shard: usize, call: Call) {
         let params = call.params.as_deref().expect("initialize has params");
         let params: serde_json::Value = serde_json::from_slice(params).expect("JSON");
-        let agent = params["clientInfo"]["agent"].as_u64().expect("agents are numbered") as usize;
+        let socket = params["clientInfo"]["socket"].as_u64().expect("sockets are numbered") as usize;
         assert_eq!(self.model.session_of_key(shard, call.session), None, "a session begins once");
         self.model.sessions.push(Session {
-            agent,
             shard,
             key: call.session,
             revision: call.revision,
@@ -85,7 +85,8 @@ impl Sim {
             level_set: false,
         });
         let session = self.model.sessions.len() - 1;
-        self.agents[agent].expected_session = Some(session);
+        let exchange = self.sockets[socket].exchanges.iter_mut().find(|e| e.asked == Asked::Initialize);
+        exchange.expect("it was sent here").session = Some(session);
         self.greeting.push((shard, call, session));
     }
 

@@ -20,8 +20,6 @@ pub struct Agent {
     /// The session it uses, once it knows its id.
     pub session: Option<usize>,
     pub is_initializing: bool,
-    /// The session the backend was asked to begin for it.
-    pub expected_session: Option<usize>,
     /// Streams to come back to: when, the cursor if any.
     pub returns: Vec<(u64, Option<String>)>,
     /// Every event id it ever saw in this session.
@@ -55,7 +53,6 @@ impl Agent {
             revision,
             session: None,
             is_initializing: false,
-            expected_session: None,
             returns: Vec::new(),
             seen_ids: Vec::new(),
             gave_up: false,
@@ -94,7 +91,7 @@ impl Sim {
         self.agents[agent].is_initializing = true;
         let revision = self.agents[agent].revision.date();
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1","agent":{agent}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1","socket":{socket}}}}}}}"#
         );
         self.post(socket, None, Asked::Initialize, &body);
     }
@@ -359,12 +356,10 @@ impl Sim {
         match &item.what {
             What::Head(head) => match (&asked, head.status) {
                 (Asked::Initialize, 200) => {
+                    let session = session.expect("the backend was asked");
                     let id = head.field("mcp-session-id").map(str::to_owned);
-                    let session = self.agents[agent].expected_session.take();
-                    if let (Some(session), Some(id)) = (session, id) {
-                        self.model.sessions[session].id = Some(id);
-                        self.sockets[socket].exchanges[item.exchange].session = Some(session);
-                    }
+                    assert!(id.is_some(), "a session has an id");
+                    self.model.sessions[session].id = id;
                 }
                 (Asked::Initialize, _) => self.agents[agent].is_initializing = false,
                 (_, 404) if self.agents[agent].session == session => self.forget_session(agent),
@@ -394,7 +389,7 @@ impl Sim {
     fn see_block(&mut self, socket: usize, number: usize, block: &Block) {
         let agent = self.sockets[socket].agent;
         let exchange = &mut self.sockets[socket].exchanges[number];
-        let Some(id) = &block.id else { return };
+        let Some(id) = &block.id else { return self.see_recovered(block) };
         let Some(session) = exchange.session.filter(|_| exchange.asked != Asked::Initialize) else { return };
         exchange.last_seen = Some(id.clone());
         if self.agents[agent].session == Some(session) {
@@ -413,6 +408,15 @@ impl Sim {
         let response = Some((id.stream, id.sequence));
         let mut calls = self.model.calls.values_mut();
         if let Some(call) = calls.find(|call| call.session == session && call.response == response) {
+            call.seen = true;
+        }
+    }
+
+    /// A reply that came on a listener because its POST was cut.
+    fn see_recovered(&mut self, block: &Block) {
+        let Some(json) = block.json() else { return };
+        let n = json["result"]["n"].as_u64().or(json["error"]["data"]["n"].as_u64());
+        if let Some(call) = n.and_then(|n| self.model.calls.get_mut(&n)) {
             call.seen = true;
         }
     }

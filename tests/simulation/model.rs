@@ -21,7 +21,6 @@ pub struct Model {
 
 #[derive(Debug)]
 pub struct Session {
-    pub agent: usize,
     pub shard: usize,
     pub key: SessionKey,
     pub revision: Revision,
@@ -93,8 +92,10 @@ pub struct Call {
     /// The client tried to cancel it.
     pub may_be_cancelled: bool,
     pub response: Option<(StreamName, u32)>,
-    /// Its response was written as JSON.
-    pub in_json: bool,
+    /// Where its response ends, if it was written as JSON.
+    pub in_json: Option<u64>,
+    /// Where it was given to a plain GET instead.
+    pub recoveries: Vec<Write>,
     pub seen: bool,
     /// Numbers of its notifications in order.
     pub said: Vec<u64>,
@@ -112,7 +113,8 @@ impl Call {
             is_cancelled: false,
             may_be_cancelled: false,
             response: None,
-            in_json: false,
+            in_json: None,
+            recoveries: Vec::new(),
             seen: false,
             said: Vec::new(),
             called_ms: 0,
@@ -129,6 +131,7 @@ pub struct Moment {
     pub primes_posts: bool,
     pub primes_gets: bool,
     pub evicts: bool,
+    pub recovers: bool,
     pub is_draining: bool,
 }
 
@@ -158,7 +161,7 @@ impl Model {
         };
         match &item.what {
             What::Head(head) => self.head(exchange, head, moment),
-            What::Body(body) => self.body(index, item.exchange, exchange, body),
+            What::Body(body) => self.body(index, item, exchange, body),
             What::End => exchange.is_over = true,
             What::Block(block) => {
                 if block.comment.is_some() {
@@ -216,7 +219,7 @@ impl Model {
         }
     }
 
-    fn body(&mut self, socket: usize, number: usize, exchange: &mut Exchange, body: &[u8]) {
+    fn body(&mut self, socket: usize, item: &Item, exchange: &mut Exchange, body: &[u8]) {
         if exchange.status != Some(200) {
             return;
         }
@@ -228,14 +231,14 @@ impl Model {
                     answer => vec![answer],
                 };
                 for answer in &answers {
-                    let call = self.match_answer(socket, number, &calls, answer);
+                    let call = self.match_answer(socket, item.exchange, &calls, answer);
                     let entry = self.calls.get_mut(&call).expect("matched");
-                    assert!(!entry.in_json && entry.response.is_none(), "answered twice: {answer}");
-                    entry.in_json = true;
+                    assert!(entry.in_json.is_none() && entry.response.is_none(), "answered twice: {answer}");
+                    entry.in_json = Some(item.end);
                 }
                 for call in calls {
                     let call = &self.calls[&call];
-                    assert!(call.in_json || call.is_cancelled, "a call of this POST has no answer: {call:?}");
+                    assert!(call.in_json.is_some() || call.is_cancelled, "a call of this POST has no answer: {call:?}");
                 }
             }
             Asked::Ping(id) => {
@@ -287,7 +290,9 @@ impl Model {
         sockets: &[Socket],
         moment: Moment,
     ) {
-        let Some(text) = &block.id else { return self.without_id(exchange, block) };
+        let Some(text) = &block.id else { 
+            return self.without_id(socket, item, exchange, block, sockets, moment);
+        };
         if exchange.asked == Asked::Initialize {
             return assert_ne!(block.data.as_deref(), Some(""), "initialize is never primed");
         }
@@ -297,6 +302,7 @@ impl Model {
         let tag = session.tag.get_or_insert_with(|| id.tag.clone());
         assert_eq!(*tag, id.tag, "an event of another session");
         self.check_place(session_index, exchange, &id, block, socket, item.exchange, moment);
+        exchange.first_id_end.get_or_insert(item.end);
         exchange.last_written = Some(text.clone());
         let Some(json) = block.json() else { return };
         assert_eq!(block.name.as_deref(), Some("message"));
@@ -310,15 +316,51 @@ impl Model {
         }
     }
 
-    /// A block without an id carries nothing but a retry, unless it answers an initialize.
-    fn without_id(&self, exchange: &Exchange, block: &Block) {
-        match &exchange.asked {
-            Asked::Initialize => {}
-            _ => {
-                assert!(block.data.is_none(), "a message without an id: {block:?}");
-                assert!(block.retry.is_some(), "{block:?}");
-            }
+    /// A block without an id answers an initialize, says when to come back, or is a reply that no cursor can recover.
+    fn without_id(
+        &mut self,
+        socket: usize,
+        item: &Item,
+        exchange: &Exchange,
+        block: &Block,
+        sockets: &[Socket],
+        moment: Moment,
+    ) {
+        let Some(json) = block.json() else {
+            assert!(block.data.is_none() && block.retry.is_some(), "{block:?}");
+            return;
+        };
+        if exchange.asked == Asked::Initialize {
+            return;
         }
+        assert!(exchange.asked == Asked::Plain && moment.recovers, "a message without an id: {block:?}");
+        let session = exchange.session;
+        let id = json["id"].to_string();
+        let of_answer = json["result"]["n"].as_u64().or(json["error"]["data"]["n"].as_u64());
+        let mut alike: Vec<&mut Call> = self
+            .calls
+            .iter_mut()
+            .filter(|(n, call)| Some(call.session) == session && of_answer.is_none_or(|of| of == **n))
+            .map(|(_, call)| call)
+            .filter(|call| call.id == id && !call.is_cancelled)
+            .collect();
+        assert!(!alike.is_empty() || of_answer.is_none(), "an answer to nothing: {json}");
+        // Without a number, equal ids cannot be told apart.
+        let [call] = alike.as_mut_slice() else { return };
+        let post = &sockets[call.socket];
+        assert!(post.reports.iter().any(|_| true), "a healthy POST is never copied: {json}");
+        let doubted = |end: u64, step: u64, at: usize| {
+            sockets[at].reports.iter().any(|(then, offset)| *then >= step && *offset < end)
+        };
+        assert!(call.in_json.is_none_or(|end| doubted(end, 0, call.socket)), "it had arrived: {json}");
+        let first_id = post.exchanges[call.exchange].first_id_end;
+        assert!(first_id.is_none_or(|end| doubted(end, 0, call.socket)), "a cursor could recover it: {json}");
+        for former in &call.recoveries {
+            let again = former.socket != socket && doubted(former.end, former.step, former.socket);
+            assert!(again, "given to two GETs: {json}");
+        }
+        let stream = ('l', 0);
+        call.recoveries.push(Write { stream, sequence: 0, socket, end: item.end, step: moment.step });
     }
 
     /// A stream stays one stream: its events go up, start after the cursor, and belong to what was asked.
@@ -406,7 +448,7 @@ impl Model {
         } else {
             let call = self.match_answer(socket, exchange, &calls, json);
             let entry = self.calls.get_mut(&call).expect("matched");
-            assert!(!entry.in_json);
+            assert!(entry.in_json.is_none());
             let known = *entry.response.get_or_insert(key);
             assert_eq!(known, key, "answered under two ids: {json}");
         }

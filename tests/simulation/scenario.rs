@@ -36,6 +36,7 @@ impl Scenario {
         config.response_mode =
             rng.pick(&[ResponseMode::Auto, ResponseMode::Auto, ResponseMode::Sse, ResponseMode::Json]);
         config.priming = rng.pick(&[Priming::Auto, Priming::Auto, Priming::Post, Priming::Off]);
+        config.fresh_get_fallback = rng.percent(75);
         config.sse_after_ms = rng.pick(&[0, 200, 1_000]);
         config.session_idle_timeout_ms = rng.pick(&[40_000, 300_000, 1_800_000]);
         config.handshake_timeout_ms = rng.pick(&[5_000, 60_000]);

@@ -201,6 +201,7 @@ impl Sim {
             primes_posts: self.config.priming != Priming::Off,
             primes_gets: self.config.priming == Priming::Auto,
             evicts: self.scenario.evicts,
+            recovers: self.config.fresh_get_fallback,
             is_draining: self.is_draining,
         }
     }
@@ -369,6 +370,7 @@ impl Sim {
         let entry = &mut self.sockets[socket];
         let mut bytes = entry.in_flight.take().expect("a write in flight");
         bytes.truncate(count);
+        note!(self, "socket {socket}: {count} bytes are taken");
         if entry.unacked() == 0 {
             entry.progress_ms = self.now.ms;
         }
@@ -376,7 +378,7 @@ impl Sim {
         entry.reader.feed(&bytes);
         self.trace.mix(&bytes);
         while let Some(item) = self.sockets[socket].reader.items.pop_front() {
-            note!(self, "socket {socket} exchange {} .. {}: {:?}", item.exchange, item.end, item.what);
+            note!(self, "socket {socket} exchange {} .. {}: {}", item.exchange, item.end, item.what);
             let moment = self.moment();
             self.model.written(socket, &mut self.sockets, &item, moment);
             self.sockets[socket].on_the_way.push_back(item);

@@ -69,6 +69,8 @@ pub struct Exchange {
     pub is_over: bool,
     /// The last event id written in it, and the last the client saw.
     pub last_written: Option<String>,
+    /// Where the first event with an id ends.
+    pub first_id_end: Option<u64>,
     pub last_seen: Option<String>,
     /// Whether the client saw its end.
     pub seen_over: bool,
@@ -90,6 +92,7 @@ impl Exchange {
             is_stream: false,
             is_over: false,
             last_written: None,
+            first_id_end: None,
             last_seen: None,
             seen_over: false,
             answers_seen: 0,

@@ -4,7 +4,7 @@
 //! allow a careful server to write is an error, so that a frame torn by a fault cannot pass as something else.
 
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 
 /// Something whole on the wire, with the connection offset at which its last byte stands.
 #[derive(Clone, Debug)]
@@ -23,6 +23,22 @@ pub enum What {
     Body(Vec<u8>),
     /// The response is over.
     End,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Head(head) if head.is_stream() => f.write_str("200, a stream"),
+            What::Head(head) => write!(f, "{}", head.status),
+            What::Block(Block { comment: Some(text), .. }) => write!(f, ": {text}"),
+            What::Block(block) => {
+                let (id, data) = (block.id.as_deref(), block.data.as_deref());
+                write!(f, "{} {:?} {}", id.unwrap_or("no id"), block.retry, data.unwrap_or("no data"))
+            }
+            What::Body(body) => f.write_str(&String::from_utf8_lossy(body)),
+            What::End => f.write_str("end"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
