@@ -143,6 +143,13 @@ impl Stream {
         }
     }
 
+    /// Whether a detached stream is still good for something: more to come, more to replay, or, for the replay time, the
+    /// knowledge that a response was lost.
+    pub(super) fn is_kept(&self) -> bool {
+        let lost = self.response == ResponseKept::Lost && self.timer.is_some();
+        self.post.is_some() || self.log.is_some() || lost
+    }
+
     /// Whether an event id was written to the client.
     pub(super) fn has_been_named(&self) -> bool {
         self.unnamed_until != NAMELESS
@@ -223,7 +230,7 @@ impl Shard {
     /// Removes the entry if nothing needs it any more.
     pub(super) fn forget_if_done(&mut self, stream: StreamSlot) {
         let entry = &self.streams[stream];
-        if entry.attachment == Attachment::None && entry.post.is_none() && entry.log.is_none() {
+        if entry.attachment == Attachment::None && !entry.is_kept() {
             self.forget_stream(stream);
         }
     }
@@ -602,6 +609,9 @@ impl Shard {
             let removed = log.evict(sequence);
             self.counters.events_evicted += removed.events as u64;
             self.account_removed(stream, removed);
+            if stream != newest {
+                self.forget_if_done(stream);
+            }
         }
     }
 

@@ -203,6 +203,7 @@ impl Sim {
         let m = self.model.number();
         let shard = self.rng.below(self.shards.len());
         note!(self, "everyone is told {m} by shard {shard}");
+        self.model.broadcasts.insert(m, (self.step, self.now.ms));
         self.expect_broadcast(shard, m);
         self.tell(shard, Tell::Broadcast(notification(Class::Other, m, "")));
     }
@@ -217,14 +218,7 @@ impl Sim {
     }
 
     fn expect_one(&mut self, session: usize, m: u64, class: Class, origin: Origin) {
-        let message = Message {
-            class,
-            step: self.step,
-            ms: self.now.ms,
-            origin,
-            writes: Vec::new(),
-            seen: false,
-        };
+        let message = Message::new(class, self.step, self.now.ms, origin);
         self.model.sessions[session].inbox.insert(m, message);
     }
 

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Model {
     pub sessions: Vec<Session>,
     pub calls: BTreeMap<u64, Call>,
+    /// When each broadcast was made.
+    pub broadcasts: BTreeMap<u64, (u64, u64)>,
     pub next_number: u64,
 }
 
@@ -69,6 +71,12 @@ pub struct Message {
     pub origin: Origin,
     pub writes: Vec<Write>,
     pub seen: bool,
+}
+
+impl Message {
+    pub fn new(class: Class, step: u64, ms: u64, origin: Origin) -> Self {
+        Message { class, step, ms, origin, writes: Vec::new(), seen: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -474,6 +482,10 @@ impl Model {
         assert_eq!(known, m, "an event id means one message");
         let in_call = session.events.iter().any(|((stream, _), n)| *n == m && stream.0 == 'r');
         assert!(!in_call, "on the stream of its call and on a listener: {json}");
+        // A broadcast may reach a session before the backend has heard of it.
+        if let Some((step, ms)) = self.broadcasts.get(&m) {
+            session.inbox.entry(m).or_insert_with(|| Message::new(Class::Other, *step, *ms, Origin::Broadcast));
+        }
         let message = session.inbox.get_mut(&m).unwrap_or_else(|| panic!("nobody said {json}"));
         for former in &message.writes {
             if (former.stream, former.sequence) == key {
