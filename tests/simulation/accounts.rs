@@ -35,7 +35,8 @@ impl Sim {
     /// Peers nobody hears of are given up by their TCP within its time-outs.
     fn give_up_the_vanished(&mut self) {
         self.advance(7_000);
-        let vanished = |socket: &super::socket::Socket| socket.network == Network::Black && !socket.is_closed();
+        let vanished =
+            |socket: &super::socket::Socket| socket.network == Network::Black && !socket.is_closed();
         if self.sockets.iter().any(vanished) {
             self.advance(75_000);
         }
@@ -132,12 +133,18 @@ impl Sim {
             }
             // A POST whose connection was reachable to the end.
             let refused = exchange.status.is_some_and(|status| status != 200);
-            assert!(!was_healthy || refused || call.key.is_none(), "call {n} was never answered: {call:?} {exchange:?}");
+            assert!(
+                !was_healthy || refused || call.key.is_none(),
+                "call {n} was never answered: {call:?} {exchange:?}"
+            );
             // A POST whose stream its client could come back to.
             let resumable = exchange.last_seen.is_some() && !self.scenario.evicts;
             let in_use = self.agents[socket.agent].session == Some(call.session);
             let gave_up = self.agents[socket.agent].gave_up || !self.could_connect();
-            assert!(!resumable || !in_use || gave_up, "the rest of call {n} was not to be had: {call:?} {exchange:?}");
+            assert!(
+                !resumable || !in_use || gave_up,
+                "the rest of call {n} was not to be had: {call:?} {exchange:?}"
+            );
         }
     }
 

@@ -46,7 +46,10 @@ impl Sim {
                 } else {
                     // It may have been answered while the word was under way.
                     let was_greeted = self.greeted.contains(&(shard, key));
-                    assert!(was_greeted || self.stale.iter().any(is_it), "a call is cancelled that nobody worked on");
+                    assert!(
+                        was_greeted || self.stale.iter().any(is_it),
+                        "a call is cancelled that nobody worked on"
+                    );
                 }
             }
             Ask::SessionEnded(key) => {

@@ -178,8 +178,7 @@ impl Sim {
 
     fn cancel(&mut self, agent: usize, session: usize) {
         let running: Vec<u64> = self.working.iter().map(|(_, _, n)| *n).collect();
-        let mine: Vec<u64> =
-            running.into_iter().filter(|n| self.model.calls[n].session == session).collect();
+        let mine: Vec<u64> = running.into_iter().filter(|n| self.model.calls[n].session == session).collect();
         if mine.is_empty() {
             return;
         }
@@ -188,7 +187,9 @@ impl Sim {
         for call in self.model.calls.values_mut().filter(|call| call.session == session && call.id == id) {
             call.may_be_cancelled = true;
         }
-        let body = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        );
         self.post(socket, Some(session), Asked::Notice, &body);
     }
 
@@ -204,8 +205,9 @@ impl Sim {
         let n = self.model.number();
         let level = self.rng.pick(&["debug", "error"]);
         self.model.sessions[session].level_set = true;
-        let body =
-            format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{n},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        );
         self.post(socket, Some(session), Asked::Ping(n), &body);
     }
 
@@ -252,7 +254,14 @@ impl Sim {
             _ if entry.network == Network::Stalled => entry.network = Network::Fine,
             _ => entry.window = 200,
         }
-        let names = ["closes", "closes its write side of", "resets", "vanishes from", "stops reading", "resumes or narrows"];
+        let names = [
+            "closes",
+            "closes its write side of",
+            "resets",
+            "vanishes from",
+            "stops reading",
+            "resumes or narrows",
+        ];
         note!(self, "agent {agent} {} socket {socket}", names[what]);
         let entry = &mut self.sockets[socket];
         if matches!(entry.peer, Peer::Closed | Peer::Reset) {
@@ -278,7 +287,9 @@ impl Sim {
             4 => (format!("{get}{line}Last-Event-ID: aaaaaa-l1-1\r\n\r\n"), &[400, 404]),
             5 => (format!("{get}{line}Last-Event-ID: what\r\n\r\n"), &[400, 404]),
             6 => (
-                format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n{line}Content-Length: 5\r\n\r\n{{\"a\":"),
+                format!(
+                    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n{line}Content-Length: 5\r\n\r\n{{\"a\":"
+                ),
                 &[400, 404],
             ),
             7 => (format!("PUT /mcp HTTP/1.1\r\nHost: localhost\r\n{line}\r\n"), &[405]),

@@ -246,7 +246,10 @@ impl Model {
                 }
                 for call in calls {
                     let call = &self.calls[&call];
-                    assert!(call.in_json.is_some() || call.is_cancelled, "a call of this POST has no answer: {call:?}");
+                    assert!(
+                        call.in_json.is_some() || call.is_cancelled,
+                        "a call of this POST has no answer: {call:?}"
+                    );
                 }
             }
             Asked::Ping(id) => {
@@ -298,7 +301,7 @@ impl Model {
         sockets: &[Socket],
         moment: Moment,
     ) {
-        let Some(text) = &block.id else { 
+        let Some(text) = &block.id else {
             return self.without_id(socket, item, exchange, block, sockets, moment);
         };
         if exchange.asked == Asked::Initialize {
@@ -391,7 +394,11 @@ impl Model {
             assert!(block.retry.is_some());
         }
         let primes = session.revision == Revision::V2025_11_25
-            && if matches!(exchange.asked, Asked::Calls(_) | Asked::Ping(_)) { moment.primes_posts } else { moment.primes_gets };
+            && if matches!(exchange.asked, Asked::Calls(_) | Asked::Ping(_)) {
+                moment.primes_posts
+            } else {
+                moment.primes_gets
+            };
         if is_first {
             assert_eq!(block.data.as_deref() == Some(""), primes, "priming as configured: {block:?}");
         }
@@ -484,22 +491,37 @@ impl Model {
         assert!(!in_call, "on the stream of its call and on a listener: {json}");
         // A broadcast may reach a session before the backend has heard of it.
         if let Some((step, ms)) = self.broadcasts.get(&m) {
-            session.inbox.entry(m).or_insert_with(|| Message::new(Class::Other, *step, *ms, Origin::Broadcast));
+            session
+                .inbox
+                .entry(m)
+                .or_insert_with(|| Message::new(Class::Other, *step, *ms, Origin::Broadcast));
         }
         let message = session.inbox.get_mut(&m).unwrap_or_else(|| panic!("nobody said {json}"));
+        let write = Write {
+            stream: id.stream,
+            sequence: id.sequence,
+            socket,
+            end: item.end,
+            step: sockets[socket].lent_step(item.start),
+        };
         for former in &message.writes {
             if (former.stream, former.sequence) == key {
                 continue;
             }
-            // The same message on another stream: only what was not known to have arrived may move.
-            let doubted = sockets[former.socket]
+            // The same message on another stream: only what was not known to have arrived may move. What the kernel
+            // had been given by then is still written.
+            let (first, _) = if former.step <= write.step { (former, &write) } else { (&write, former) };
+            let doubted = sockets[first.socket]
                 .reports
                 .iter()
-                .any(|(step, offset)| *step >= former.step && *offset < former.end);
+                .any(|(step, offset)| *step >= first.step && *offset < first.end);
             let rewound = session.rewinds.iter().any(|(step, stream, sequence)| {
-                *step >= former.step && *stream == former.stream && *sequence < former.sequence
+                *step >= first.step && *stream == first.stream && *sequence < first.sequence
             });
-            assert!(doubted || rewound, "message {m} moved from {former:?} to {id:?} though it had arrived");
+            assert!(
+                doubted || rewound,
+                "message {m} is in {former:?} and in {write:?} though it had arrived"
+            );
         }
         let is_fresh = message.writes.is_empty();
         if is_fresh && message.class == Class::Other && message.origin == Origin::Session {
@@ -513,18 +535,11 @@ impl Model {
         let repeated = message.class.is_signal()
             && message.writes.iter().any(|former| {
                 (former.stream, former.sequence) == key
-                    && sockets[former.socket]
-                        .reports
-                        .iter()
-                        .any(|(step, offset)| (former.step..exchange.step).contains(step) && *offset >= former.end)
+                    && sockets[former.socket].reports.iter().any(|(step, offset)| {
+                        (former.step..exchange.step).contains(step) && *offset >= former.end
+                    })
             });
         assert!(!repeated, "a signal that arrived was replayed: {m}");
-        message.writes.push(Write {
-            stream: id.stream,
-            sequence: id.sequence,
-            socket,
-            end: item.end,
-            step: moment.step,
-        });
+        message.writes.push(write);
     }
 }

@@ -110,6 +110,8 @@ pub struct Socket {
     /// From the client, not yet given to a shard.
     pub inbox: VecDeque<u8>,
     pub in_flight: Option<Vec<u8>>,
+    /// Up to which offset bytes had been given to the kernel by which step.
+    pub lent: Vec<(u64, u64)>,
     pub sent: u64,
     pub arrived: u64,
     pub acked: u64,
@@ -132,6 +134,8 @@ pub struct Socket {
     /// The client saw the server's end.
     pub eof_seen: bool,
     pub refused: bool,
+    /// The shard was told that it is dead.
+    pub is_lost: bool,
 }
 
 impl Socket {
@@ -142,6 +146,7 @@ impl Socket {
             key,
             inbox: VecDeque::new(),
             in_flight: None,
+            lent: Vec::new(),
             sent: 0,
             arrived: 0,
             acked: 0,
@@ -158,11 +163,17 @@ impl Socket {
             reports: Vec::new(),
             eof_seen: false,
             refused: false,
+            is_lost: false,
         }
     }
 
     pub fn unacked(&self) -> usize {
         (self.sent - self.acked) as usize
+    }
+
+    /// When the byte at this offset was first given to the kernel: from then on it could not be taken back.
+    pub fn lent_step(&self, offset: u64) -> u64 {
+        self.lent.iter().find(|(until, _)| *until > offset).expect("what is written was lent").1
     }
 
     pub fn room(&self) -> usize {

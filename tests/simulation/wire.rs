@@ -9,6 +9,8 @@ use std::{collections::VecDeque, fmt};
 /// Something whole on the wire, with the connection offset at which its last byte stands.
 #[derive(Clone, Debug)]
 pub struct Item {
+    /// Where its first byte stands.
+    pub start: u64,
     pub end: u64,
     pub exchange: usize,
     pub what: What,
@@ -117,6 +119,7 @@ pub struct Reader {
     state: State,
     is_stream: bool,
     exchange: usize,
+    emitted: u64,
     pub items: VecDeque<Item>,
 }
 
@@ -128,6 +131,7 @@ impl Reader {
             state: State::Head,
             is_stream: false,
             exchange: 0,
+            emitted: 0,
             items: VecDeque::new(),
         }
     }
@@ -164,7 +168,9 @@ impl Reader {
     }
 
     fn emit(&mut self, what: What) {
-        self.items.push_back(Item { end: self.at as u64, exchange: self.exchange, what });
+        let (start, end) = (self.emitted, self.at as u64);
+        self.items.push_back(Item { start, end, exchange: self.exchange, what });
+        self.emitted = end;
     }
 
     fn head(&mut self) -> bool {
