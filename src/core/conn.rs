@@ -166,11 +166,19 @@ impl Conn {
         self.written.saturating_sub(unacknowledged as u64)
     }
 
-    /// Takes back frames of which nothing was written or lent.
+    /// Everything queued by now is written before anything that could be taken back.
+    pub(super) fn pin_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.pin();
+        }
+    }
+
+    /// Takes back frames of which nothing was written or lent, save what was pinned.
     pub(super) fn retract(&mut self) {
         if let Some(output) = &mut self.output {
             output.retract();
         }
+        self.output.take_if(|output| output.is_empty());
     }
 
     pub(super) fn has_timer(&self) -> bool {
