@@ -85,7 +85,7 @@ fn plots(report: &Report) -> String {
             "Keep-alive lateness by percentile",
             report.latencies.iter().filter(|(what, _)| **what == Timed::KeepAliveLateness),
         ),
-        over_time(report, "Clients in place", |v| thousands_of(v), &[("in place", |p| p.up as f64)]),
+        over_time(report, "Clients in place", thousands_of, &[("in place", |p| p.up as f64)]),
         over_time(report, "Rate per second", digits, &[("per second", |p| p.done_per_second)]),
         over_time(
             report,
@@ -102,7 +102,7 @@ fn plots(report: &Report) -> String {
         over_time(
             report,
             "Errors and unexpected closes",
-            |v| thousands_of(v),
+            thousands_of,
             &[("errors", |p| p.errors as f64), ("closes", |p| p.closes as f64)],
         ),
     ];

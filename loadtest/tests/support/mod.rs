@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// What the server does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// Loses one notification in a thousand.
     DropsOneInThousand,
@@ -47,9 +47,9 @@ pub enum Fault {
 }
 
 /// A running server; it lives as long as the test process.
-pub struct Server {
-    pub port: u16,
-    pub get_count: Arc<AtomicU64>,
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) get_count: Arc<AtomicU64>,
 }
 
 struct State {
@@ -76,7 +76,7 @@ enum Order {
 }
 
 impl Server {
-    pub fn start(fault: Fault) -> Self {
+    pub(crate) fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let get_count = Arc::new(AtomicU64::new(0));
@@ -99,7 +99,7 @@ impl Server {
         Self { port, get_count }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 }
@@ -324,14 +324,14 @@ fn is_peer_there(connection: &TcpStream) -> bool {
 }
 
 /// The generator, with options every test wants.
-pub fn generator(arguments: &[&str]) -> Command {
+pub(crate) fn generator(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moorline-load"));
     command.args(arguments).args(["--quiet", "--settle", "100ms"]);
     command
 }
 
 /// Runs a scenario against a server and returns its report.
-pub fn report(server: &Server, arguments: &[&str]) -> Value {
+pub(crate) fn report(server: &Server, arguments: &[&str]) -> Value {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let output = generator(arguments).args(["--url", &server.url(), "--json", path]).output().unwrap();
@@ -340,29 +340,29 @@ pub fn report(server: &Server, arguments: &[&str]) -> Value {
 }
 
 /// Everything a process wrote.
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
 /// A count of a report.
-pub fn count(report: &Value, name: &str) -> u64 {
+pub(crate) fn count(report: &Value, name: &str) -> u64 {
     report["counts"][name].as_u64().unwrap_or(0)
 }
 
 /// A figure of a report.
-pub fn metric(report: &Value, name: &str) -> f64 {
+pub(crate) fn metric(report: &Value, name: &str) -> f64 {
     report["metrics"][name].as_f64().unwrap_or_else(|| panic!("no figure {name} in {}", report["metrics"]))
 }
 
 /// Asserts that the report names a fault with that text, and returns it.
 #[track_caller]
-pub fn assert_fault(report: &Value, text: &str) {
+pub(crate) fn assert_fault(report: &Value, text: &str) {
     let faults = report["faults"].to_string();
     assert!(faults.contains(text), "no fault {text:?} in {faults}");
 }
 
 /// Asserts that the report names no fault.
 #[track_caller]
-pub fn assert_no_fault(report: &Value) {
+pub(crate) fn assert_no_fault(report: &Value) {
     assert_eq!(report["faults"], json!([]), "{}", report["errors"]);
 }
