@@ -130,3 +130,14 @@ fn the_page_needs_nothing_else() {
     assert!(page.matches("<svg").count() >= 3, "{} plots", page.matches("<svg").count());
     assert!(!std::fs::read_to_string(json).unwrap().contains("hush"));
 }
+
+#[test]
+fn comparing_two_reports() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_moorline-load"))
+        .args(["compare", &format!("{golden}/a.json"), &format!("{golden}/b.json")])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output), std::fs::read_to_string(format!("{golden}/compare.txt")).unwrap());
+}

@@ -164,3 +164,15 @@ fn a_stall_is_in_the_latency_of_everything_it_delayed() {
     assert!(metric(&report, "p50_us") < 50_000.0);
     assert!(report["warnings"].to_string().contains("wait for a free connection"), "{}", report["warnings"]);
 }
+
+#[test]
+fn notifications_without_a_marker_are_counted_by_their_order() {
+    let arguments = [&NOTIFY[..], &["--args", r#"{"message":"the same every time"}"#]].concat();
+    let right = report(&Server::start(Fault::None), &arguments);
+    assert_no_fault(&right);
+    assert_eq!(count(&right, "receipts"), 2_500);
+    let lossy = report(&Server::start(Fault::DropsOneInThousand), &arguments);
+    assert_fault(&lossy, "notifications were lost");
+    let doubled = report(&Server::start(Fault::DuplicatesOne), &arguments);
+    assert!(count(&doubled, "duplicates") >= 1, "{}", doubled["counts"]);
+}

@@ -194,8 +194,8 @@ fn metrics(report: &Report, tally: &Tally) -> BTreeMap<String, f64> {
     let mut put = |name: String, value: f64| {
         metrics.insert(name, value);
     };
-    for (what, count) in &report.counts {
-        put(name(what), *count as f64);
+    for what in Count::ALL {
+        put(name(what), tally.of(*what) as f64);
     }
     for (what, distribution) in &report.latencies {
         for (suffix, micros) in percentiles(distribution) {
