@@ -419,9 +419,12 @@ impl Machine {
         }
     }
 
-    /// One shard for each core, as far as session ids can name them.
+    /// One shard for each core, as far as session ids can name them and half of the open files are left for
+    /// connections.
     pub fn shards(&self) -> u16 {
-        u16::try_from(self.cores.clamp(1, limits::SHARDS_MAX)).expect("at most 256")
+        let affordable = self.open_files_max / 2 / (limits::DESCRIPTORS_PER_SHARD + 1);
+        let shards = self.cores.min(affordable).clamp(1, limits::SHARDS_MAX);
+        u16::try_from(shards).expect("at most 256")
     }
 
     /// The connections that leave the program its own descriptors; at least 1, which [`Config::validated`]
@@ -645,18 +648,18 @@ mod tests {
     #[test]
     fn the_defaults_are_valid_on_any_machine_that_can_hold_one_connection() {
         for cores in [1, 2, 64, 1000] {
-            for open_files_max in [4096, 1 << 20, usize::MAX] {
+            for (open_files_max, shards_max) in [(1024, 20), (4096, 81), (1 << 20, 256), (usize::MAX, 256)] {
                 let machine = Machine { cores, open_files_max };
                 let config = Config::for_machine(&machine).validated(&machine).unwrap();
-                assert!(config.connections_max >= 1);
-                assert_eq!(usize::from(config.shards), cores.min(256));
+                assert!(config.connections_max >= open_files_max.min(4_000_000) * 2 / 5);
+                assert_eq!(usize::from(config.shards), cores.min(shards_max));
             }
         }
     }
 
     #[test]
     fn connections_leave_the_program_its_own_descriptors() {
-        assert_eq!(Config::for_machine(&MACHINE).connections_max, 20_000 - 64 - 4 * 9);
+        assert_eq!(Config::for_machine(&MACHINE).connections_max, 20_000 - 64 - 4 * 25);
         let unlimited = Machine { open_files_max: usize::MAX, ..MACHINE };
         assert_eq!(Config::for_machine(&unlimited).connections_max, 2_000_000);
     }
@@ -672,8 +675,8 @@ mod tests {
         assert!(error.is_of_host());
         assert_eq!(
             error.to_string(),
-            "--max-connections 20000 needs 20100 open files, but the hard limit is 20000: raise it (`ulimit -Hn \
-             20100` as root, or LimitNOFILE=20100 in the service unit), or lower --max-connections or --shards"
+            "--max-connections 20000 needs 20164 open files, but the hard limit is 20000: raise it (`ulimit -Hn \
+             20164` as root, or LimitNOFILE=20164 in the service unit), or lower --max-connections or --shards"
         );
     }
 

@@ -101,12 +101,33 @@ pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
 pub const RETRY_AFTER_S: u64 = 5;
 
+// --- Sockets ------------------------------------------------------------------------------------
+
+/// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.
+pub const LISTEN_BACKLOG: i32 = 4096;
+/// Unacknowledged data, or silence of a peer that was asked, for this long ends a connection.
+pub const TCP_USER_TIMEOUT_MS: u64 = 30_000;
+/// Silence before the kernel asks whether a peer is still there.
+pub const TCP_KEEP_ALIVE_S: u64 = 60;
+/// Between two such questions; [`TCP_USER_TIMEOUT_MS`] bounds their number.
+pub const TCP_KEEP_ALIVE_INTERVAL_S: u64 = 10;
+/// Unsent bytes the kernel takes for one connection before it calls it not writable.
+pub const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
+/// Send buffer of one connection. The kernel doubles it for its own bookkeeping; without it, it takes megabytes for a
+/// peer that does not read.
+pub const SEND_BUFFER_BYTES: usize = 128 * 1024;
+
 // --- The loop -----------------------------------------------------------------------------------
 
 /// Sends of keep-alives and broadcasts per turn: about a millisecond of kernel time.
 pub const SENDS_PER_TURN_MAX: usize = 128;
 /// Timers expired per turn.
 pub const EXPIRIES_PER_TURN_MAX: usize = 512;
+/// Completed operations taken per turn: enough for a busy shard; in a mass disconnect the rest waits while those who
+/// are still there are served.
+pub const COMPLETIONS_PER_TURN_MAX: usize = 1024;
+/// Comments sent in a turn that is full of replies, so that neither starves.
+pub const COMMENTS_PER_TURN_MIN: usize = 16;
 /// Messages taken from other shards per turn.
 pub const MAIL_PER_TURN_MAX: usize = 128;
 /// Messages one shard may have waiting for another.
@@ -121,8 +142,11 @@ pub const RING_COMPLETIONS: u32 = 32_768;
 pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
 pub const DESCRIPTORS_RESERVED: usize = 64;
-/// Descriptors a shard needs for itself, besides one for each listener: ring, event queue, mailbox, spare.
-pub const DESCRIPTORS_PER_SHARD: usize = 8;
+/// Descriptors a shard needs for itself, besides one for each listener: ring, event queue, mailbox, spare, and the
+/// refused newcomers it keeps for a moment.
+pub const DESCRIPTORS_PER_SHARD: usize = 8 + REFUSALS_KEPT_MAX;
+/// Refused newcomers kept at once per shard until they have read why; a further one takes the oldest one's place.
+pub const REFUSALS_KEPT_MAX: usize = 16;
 /// Submission queue entries the kernel gives at most.
 pub const RING_ENTRIES_MAX: u32 = 32_768;
 
@@ -131,6 +155,7 @@ const _: () = {
     assert!(READ_BUFFER_BYTES <= HEAD_BYTES_MAX, "a head may need more than one read, never less");
     assert!(FALLEN_THROUGH_PER_SESSION_MAX < GET_STREAMS_PER_SESSION_MAX, "listeners always find a place");
     assert!(REPLAY_TTL_MS > WRITE_TIMEOUT_MS, "a log outlives the connection it was written to");
+    assert!(REPLAY_TTL_MS > TCP_USER_TIMEOUT_MS, "a log outlives the kernel's patience");
     assert!(RING_ENTRIES <= RING_ENTRIES_MAX, "the default is one the kernel takes");
     assert!(SENDS_PER_TURN_MAX <= RING_ENTRIES as usize, "a turn's sends fit into the submission queue");
 };

@@ -119,7 +119,7 @@ fn a_host_that_cannot_do_it_is_told_apart_from_a_wrong_command() {
         &[
             "--shards 2 --max-connections 1000",
             "--print-config --shards 256",
-            "--print-config --shards 2 --max-connections 900",
+            "--print-config --shards 2 --max-connections 800",
         ],
     );
 }

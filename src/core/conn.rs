@@ -166,11 +166,19 @@ impl Conn {
         self.written.saturating_sub(unacknowledged as u64)
     }
 
-    /// Takes back frames of which nothing was written or lent.
+    /// Everything queued by now is written before anything that could be taken back.
+    pub(super) fn pin_output(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.pin();
+        }
+    }
+
+    /// Takes back frames of which nothing was written or lent, save what was pinned.
     pub(super) fn retract(&mut self) {
         if let Some(output) = &mut self.output {
             output.retract();
         }
+        self.output.take_if(|output| output.is_empty());
     }
 
     pub(super) fn has_timer(&self) -> bool {
@@ -317,7 +325,13 @@ impl Shard {
         }
     }
 
-    /// Takes the connection and what it sent out of this shard.
+    /// Whether the connection is still to be moved: its end may have come first.
+    pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
+        matches!(self.conns[conn].state, State::Moving)
+    }
+
+    /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
+    /// it.
     pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
         let key = self.conn_key(conn);
         let entry = self.remove_conn(conn);
@@ -552,11 +566,10 @@ impl Shard {
 
     fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
         let entry = &mut self.conns[conn];
+        self.counters.comments += 1;
         entry.comment = Comment::None;
         let rest = &sse::comment(entry.transfer)[count..];
-        if rest.is_empty() {
-            self.counters.comments += 1;
-        } else {
+        if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Session {
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
+    /// The backend refused `initialize`: no one will ever know the id.
+    Rejected,
     /// `initialize` is with the backend: the id is not known to anyone yet.
     Initializing,
     /// The client has its id; the handshake deadline runs.
@@ -159,7 +161,7 @@ impl Shard {
             return None;
         }
         let (slot, session) = self.sessions.at(id.slot as usize)?;
-        let known = session.phase != Phase::Initializing;
+        let known = session.phase >= Phase::Handshake;
         (id.matches(session.secret()) && known).then_some(slot)
     }
 
@@ -174,8 +176,14 @@ impl Shard {
     /// A valid request or GET: the client came back, and is active.
     pub(super) fn touch_session(&mut self, session: SessionSlot, now: Now) {
         let entry = &mut self.sessions[session];
-        entry.phase = entry.phase.max(Phase::Open);
         entry.active_ms = now.ms;
+        if entry.phase < Phase::Open {
+            entry.phase = Phase::Open;
+            // The idle clock may be shorter than what is left of the handshake's.
+            let (timer, deadline_ms) = (entry.timer, now.ms + self.config.session_idle_timeout_ms);
+            let timer = self.arm_no_later(timer, deadline_ms, Deadline::Session(session));
+            self.sessions[session].timer = Some(timer);
+        }
     }
 
     /// The session's deadline passed: end it, or see that it is alive and look again later.

@@ -220,6 +220,11 @@ impl Shard {
         }
     }
 
+    /// A connection this shard gave away was taken by nobody and is closed: it counts no longer.
+    pub fn strayed(&mut self) {
+        self.census.leave_connection();
+    }
+
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
         let heard = match tell {
@@ -310,8 +315,10 @@ impl Shard {
             match self.effects.pop_front()? {
                 // The connection's slot stays taken until the shell takes the descriptor.
                 Effect::Move(moved) => match self.find_conn(moved.conn) {
-                    Some(conn) => return Some(Effect::Move(self.depart(conn, moved.shard))),
-                    None => continue,
+                    Some(conn) if self.is_moving(conn) => {
+                        return Some(Effect::Move(self.depart(conn, moved.shard)));
+                    }
+                    Some(_) | None => continue,
                 },
                 effect => return Some(effect),
             }

@@ -153,6 +153,13 @@ impl Stream {
         }
     }
 
+    /// Whether a detached stream is still good for something: more to come, more to replay, or, for the replay time, the
+    /// knowledge that a response was lost.
+    pub(super) fn is_kept(&self) -> bool {
+        let lost = self.response == ResponseKept::Lost && self.timer.is_some();
+        self.post.is_some() || self.log.is_some() || lost
+    }
+
     /// Whether an event id was written to the client.
     pub(super) fn has_been_named(&self) -> bool {
         self.unnamed_until != NAMELESS
@@ -233,8 +240,7 @@ impl Shard {
     /// Removes the entry if nothing needs it any more.
     pub(super) fn forget_if_done(&mut self, stream: StreamSlot) {
         let entry = &self.streams[stream];
-        let needed = entry.post.is_some() || entry.log.is_some() || entry.response == ResponseKept::Lost;
-        if entry.attachment == Attachment::None && !needed {
+        if entry.attachment == Attachment::None && !entry.is_kept() {
             self.forget_stream(stream);
         }
     }
@@ -302,6 +308,7 @@ impl Shard {
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
+        self.conns[conn].pin_output();
         self.conns[conn].state = State::Streaming(stream);
     }
 
@@ -623,7 +630,9 @@ impl Shard {
             if removed.unacked_responses > 0 {
                 self.response_lost(stream, now);
             }
-            self.forget_if_done(stream);
+            if stream != newest {
+                self.forget_if_done(stream);
+            }
         }
     }
 
@@ -643,7 +652,9 @@ impl Shard {
             && let Some(oldest) = lost.last().copied()
         {
             self.streams[oldest].response = ResponseKept::Yes;
-            self.forget_if_done(oldest);
+            if oldest != stream {
+                self.forget_if_done(oldest);
+            }
         }
     }
 

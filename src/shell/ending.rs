@@ -18,7 +18,6 @@ use super::{
     socket,
 };
 use crate::core::{ConnKey, Ending, MovedConn};
-use bytes::BytesMut;
 
 /// A connection on its way out whose poll is being cancelled.
 pub(super) struct Leaving {
@@ -111,20 +110,10 @@ impl<B: Backend> Driver<B> {
             Err(Mail::Connection(traveller)) => {
                 self.counters.moves_refused += 1;
                 self.refuse(traveller.arrive().0, moved.refusal);
-                self.discount();
+                self.core.strayed();
             }
             Err(Mail::Announcement(_)) => unreachable!("the mail that was given is given back"),
         }
-    }
-}
-
-impl<B: Backend> Driver<B> {
-    /// Takes a connection that nobody took over out of the count: it is still counted as one that moves, so it
-    /// ends as one that arrived and died.
-    fn discount(&mut self) {
-        let key = self.core.adopt(BytesMut::new(), self.now);
-        self.core.lost(key, 0, self.now);
-        self.core.closed(key, 0, self.now);
     }
 }
 

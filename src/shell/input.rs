@@ -18,14 +18,10 @@ use super::{
 };
 use crate::{
     core::{ConnKey, Interest, shard::Admission},
-    limits::LINGER_BYTES_MAX,
+    limits::{COMPLETIONS_PER_TURN_MAX, LINGER_BYTES_MAX},
 };
 use bytes::BytesMut;
 use std::{io, os::fd::OwnedFd};
-
-/// Completions taken per turn. Enough for a busy shard; in a mass disconnect the rest waits while those who
-/// are still there are served.
-const COMPLETIONS_PER_TURN_MAX: usize = 1024;
 
 impl<B: Backend> Driver<B> {
     pub(super) fn take_completions(&mut self) {

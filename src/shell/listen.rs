@@ -15,6 +15,10 @@ use super::{
     ring::{self, Op, Progress, Source, Word},
     socket,
 };
+use crate::limits::{
+    LISTEN_BACKLOG, NOT_SENT_BYTES_MAX, SEND_BUFFER_BYTES, TCP_KEEP_ALIVE_INTERVAL_S, TCP_KEEP_ALIVE_S,
+    TCP_USER_TIMEOUT_MS,
+};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::{
     fs::File,
@@ -24,19 +28,10 @@ use std::{
     time::Duration,
 };
 
-/// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.
-const BACKLOG: i32 = 4096;
-/// Unacknowledged data for this long ends a connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Silence before the kernel asks whether a peer is still there, and between two questions. Their number
-/// is bounded by [`USER_TIMEOUT`], which the kernel applies to them too.
-const KEEP_ALIVE: TcpKeepalive =
-    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
-/// Unsent bytes the kernel takes for one connection before it calls it not writable.
-const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
-/// Send buffer of one connection. The kernel doubles it for its own bookkeeping; without it, it takes
-/// megabytes for a peer that does not read.
-const SEND_BUFFER_BYTES: usize = 128 * 1024;
+/// The kernel asks silent peers whether they are there; TCP_USER_TIMEOUT bounds how often.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(TCP_KEEP_ALIVE_S))
+    .with_interval(Duration::from_secs(TCP_KEEP_ALIVE_INTERVAL_S));
 /// How long a listener rests when the host is out of descriptors or memory.
 const PAUSE_MS: u64 = 20;
 /// How often a lasting lack of descriptors is logged.
@@ -59,7 +54,7 @@ pub(crate) fn bind_group(address: SocketAddr, shards: u16) -> io::Result<(Socket
         group.push(bind(actual)?);
     }
     for socket in &group {
-        socket.listen(BACKLOG)?;
+        socket.listen(LISTEN_BACKLOG)?;
     }
     Ok((actual, group.into_iter().map(OwnedFd::from).collect()))
 }
@@ -76,7 +71,7 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(TCP_USER_TIMEOUT_MS)))?;
     socket.set_tcp_keepalive(&KEEP_ALIVE)?;
     socket.set_tcp_notsent_lowat(NOT_SENT_BYTES_MAX)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
@@ -280,7 +275,7 @@ impl Listener {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        for _ in 0..BACKLOG {
+        for _ in 0..LISTEN_BACKLOG {
             match socket.accept() {
                 Ok((connection, _)) => out.push(Newcomer::TooLate(connection.into())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -338,7 +333,7 @@ mod tests {
         assert!(connection.tcp_nodelay().unwrap());
         assert!(connection.keepalive().unwrap());
         assert_eq!(connection.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
-        assert_eq!(connection.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+        assert_eq!(connection.tcp_user_timeout().unwrap(), Some(Duration::from_millis(TCP_USER_TIMEOUT_MS)));
         assert_eq!(connection.tcp_notsent_lowat().unwrap(), NOT_SENT_BYTES_MAX);
         assert_eq!(connection.send_buffer_size().unwrap(), 2 * SEND_BUFFER_BYTES);
         assert!(!connection.nonblocking().unwrap());

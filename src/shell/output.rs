@@ -18,12 +18,9 @@ use super::{
 };
 use crate::{
     core::{ConnKey, Interest, Piece},
-    limits::{READ_BUFFER_BYTES, SENDS_PER_TURN_MAX},
+    limits::{COMMENTS_PER_TURN_MIN, READ_BUFFER_BYTES, SENDS_PER_TURN_MAX},
 };
 use bytes::BytesMut;
-
-/// Comments sent in a turn that is full of replies.
-const COMMENTS_PER_TURN_MIN: usize = 16;
 
 impl<B: Backend> Driver<B> {
     pub(super) fn write_output(&mut self) {

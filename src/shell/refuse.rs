@@ -1,19 +1,18 @@
 //! Newcomers that are turned away, and the moment their refusal needs to reach them.
 //!
-//! Owns the descriptors of refused connections for [`LINGER_MS`], at most [`WAITING_MAX`] of them. Closing at
+//! Owns the descriptors of refused connections for [`LINGER_MS`], at most [`REFUSALS_KEPT_MAX`] of them. Closing at
 //! once would reset the connection when the request is still on its way, and the peer would never read
 //! why. No operation of the ring is involved.
 //!
 //! O(1) per refusal.
 
 use super::socket;
+use crate::limits::REFUSALS_KEPT_MAX;
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, OwnedFd},
 };
 
-/// Refused connections kept at once, per shard; a further one takes the place of the oldest.
-pub(crate) const WAITING_MAX: usize = 16;
 /// How long one is kept: a request that was on its way has arrived by then.
 const LINGER_MS: u64 = 500;
 /// Input dropped when a refused connection is closed.
@@ -35,7 +34,7 @@ impl Refusals {
     pub(crate) fn refuse(&mut self, fd: OwnedFd, answer: &[u8], now_ms: u64) {
         socket::send_now(fd.as_fd(), answer);
         socket::shut_write(fd.as_fd());
-        if self.waiting.len() == WAITING_MAX {
+        if self.waiting.len() == REFUSALS_KEPT_MAX {
             self.close_oldest();
         }
         self.waiting.push_back(Refused { fd, until_ms: now_ms + LINGER_MS });
@@ -96,16 +95,16 @@ mod tests {
     #[test]
     fn a_flood_keeps_a_bounded_number_open() {
         let mut refusals = Refusals::default();
-        let clients: Vec<_> = (0..2 * WAITING_MAX as u64)
+        let clients: Vec<_> = (0..2 * REFUSALS_KEPT_MAX as u64)
             .map(|now_ms| {
                 let (fd, client) = pair();
                 refusals.refuse(fd, b"503", now_ms);
                 client
             })
             .collect();
-        assert_eq!(refusals.waiting.len(), WAITING_MAX);
-        assert_eq!(refusals.next_deadline_ms(), Some(WAITING_MAX as u64 + LINGER_MS));
-        for mut client in clients.into_iter().take(WAITING_MAX) {
+        assert_eq!(refusals.waiting.len(), REFUSALS_KEPT_MAX);
+        assert_eq!(refusals.next_deadline_ms(), Some(REFUSALS_KEPT_MAX as u64 + LINGER_MS));
+        for mut client in clients.into_iter().take(REFUSALS_KEPT_MAX) {
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).unwrap();
             assert_eq!(answer, b"503");
