@@ -71,9 +71,8 @@ fn initialize_is_validated_before_anything_is_allocated() {
     for body in [notification("initialize"), request("1", "Initialize"), request("1", "tools/list")] {
         assert_eq!(world.exchange_alone(post("", &body)).status, 400, "{body}");
     }
-    for request in [post("Origin: https://evil.example\r\n", &World::initialize_body("2025-06-18"))] {
-        assert_eq!(world.exchange_alone(request).status, 403);
-    }
+    let foreign = post("Origin: https://evil.example\r\n", &World::initialize_body("2025-06-18"));
+    assert_eq!(world.exchange_alone(foreign).status, 403);
     assert_eq!(world.counted("sessions"), 0);
     assert!(world.calls.is_empty());
     world.assert_no_session_left();
