@@ -104,11 +104,19 @@ impl<B: Backend> Driver<B> {
         if found(libc::POLLERR) || found(libc::POLLHUP) {
             return self.lost(key);
         }
+        // A peer that closes while it has nothing left to say costs no buffer, however many do so at once.
+        if found(libc::POLLRDHUP) && self.has_nothing_unread(key) {
+            return self.half_closed(key);
+        }
         match (watch, self.core.interest(key)) {
             (Watch::Readable, Interest::Park | Interest::Receive) => self.start_receive(key),
             (_, Interest::HangUp | Interest::Nothing) if found(libc::POLLRDHUP) => self.half_closed(key),
             _ => self.touched.push(key),
         }
+    }
+
+    fn has_nothing_unread(&mut self, key: ConnKey) -> bool {
+        self.table.find(key).is_some_and(|conn| socket::unread_bytes(conn.fd()) == 0)
     }
 
     fn received(&mut self, key: ConnKey, result: io::Result<usize>, buffer: BytesMut) {

@@ -49,6 +49,16 @@ pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> usize {
     if result == 0 { usize::try_from(count).unwrap_or(usize::MAX) } else { usize::MAX }
 }
 
+/// Bytes received and not read yet (`SIOCINQ`).
+pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD (the same number as SIOCINQ) writes one int through the pointer, which is valid for
+    // that; the descriptor is borrowed, so it is open.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    // As above; a read will tell.
+    if result == 0 { usize::try_from(count).unwrap_or(usize::MAX) } else { usize::MAX }
+}
+
 /// Sends what the kernel takes at once and says nothing about the rest: for short static refusals.
 pub(crate) fn send_now(fd: BorrowedFd<'_>, bytes: &[u8]) {
     // A newcomer's empty send buffer takes a refusal whole, or the peer is gone.
