@@ -147,6 +147,22 @@ fn a_body_has_thirty_seconds_from_the_end_of_its_head() {
 }
 
 #[test]
+fn a_head_that_begins_behind_a_reply_has_ten_seconds_from_the_end_of_that() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    let session = world.session_field(client);
+    world.send(client, post(&session, &request("1", "tools/call")) + "GET /mcp");
+    world.advance(100_000);
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    assert!(world.client(client).take_text().contains(r#""id":1"#));
+    world.advance(9_900);
+    assert!(world.is_silent(client) && world.ending(client).is_none());
+    world.advance(120);
+    assert_eq!(world.response(client).status, 408);
+}
+
+#[test]
 fn a_connection_that_says_nothing_is_closed_after_the_header_time_out() {
     let mut world = World::new();
     let client = world.connect();

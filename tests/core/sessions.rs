@@ -71,9 +71,8 @@ fn initialize_is_validated_before_anything_is_allocated() {
     for body in [notification("initialize"), request("1", "Initialize"), request("1", "tools/list")] {
         assert_eq!(world.exchange_alone(post("", &body)).status, 400, "{body}");
     }
-    for request in [post("Origin: https://evil.example\r\n", &World::initialize_body("2025-06-18"))] {
-        assert_eq!(world.exchange_alone(request).status, 403);
-    }
+    let foreign = post("Origin: https://evil.example\r\n", &World::initialize_body("2025-06-18"));
+    assert_eq!(world.exchange_alone(foreign).status, 403);
     assert_eq!(world.counted("sessions"), 0);
     assert!(world.calls.is_empty());
     world.assert_no_session_left();
@@ -401,6 +400,29 @@ fn only_what_is_valid_ends_the_handshake() {
         world.exchange_alone(build(&field, accept));
         world.advance(31_000);
         assert_eq!(world.census.sessions(), usize::from(valid), "case {index}");
+    }
+}
+
+#[test]
+fn a_slow_initialize_is_answered_and_leaves_the_client_its_minute() {
+    for response_mode in [ResponseMode::Json, ResponseMode::Auto] {
+        for slow_ms in [59_000, 200_000] {
+            let mut world = World::with(CoreConfig { response_mode, ..config(1) });
+            world.answers_initialize = false;
+            let client = world.connect();
+            world.send(client, post("", &World::initialize_body("2025-06-18")));
+            world.advance(slow_ms);
+            let (shard, asked) = world.take_call();
+            world.answer(shard, asked.key, "{}");
+            let reply = world.response(client);
+            assert_eq!((reply.status, reply.complete), (200, true), "{slow_ms}");
+            assert!(reply.field("mcp-session-id").is_some());
+            world.advance(59_900);
+            assert_eq!(world.census.sessions(), 1);
+            world.advance(120);
+            world.assert_no_session_left();
+            assert_eq!(world.counted("sessions_handshake_expired"), 1);
+        }
     }
 }
 
