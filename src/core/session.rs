@@ -20,8 +20,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Session {
     generation: Generation,
-    /// Two halves, so that the entry keeps the alignment of a word.
-    secret: [u64; 2],
+    /// As bytes, so that the entry keeps the alignment of a word.
+    secret: [u8; 16],
     pub(super) tag: Tag,
     pub(super) revision: Revision,
     pub(super) phase: Phase,
@@ -85,7 +85,7 @@ impl Generational for Session {
 impl Session {
     fn new(
         generation: Generation,
-        secret: u128,
+        secret: [u8; 16],
         tag: Tag,
         revision: Revision,
         capabilities: Capabilities,
@@ -93,7 +93,7 @@ impl Session {
     ) -> Self {
         Session {
             generation,
-            secret: [(secret >> 64) as u64, (secret & u128::from(u64::MAX)) as u64],
+            secret,
             tag,
             revision,
             phase: Phase::Initializing,
@@ -126,7 +126,7 @@ impl Session {
     }
 
     pub(super) fn secret(&self) -> u128 {
-        u128::from(self.secret[0]) << 64 | u128::from(self.secret[1])
+        u128::from_le_bytes(self.secret)
     }
 }
 
@@ -146,7 +146,7 @@ impl Shard {
         let mut random = [0; 20];
         self.entropy.fill(&mut random);
         let (secret, tag) = random.split_at(16);
-        let secret = u128::from_le_bytes(secret.try_into().expect("16 bytes"));
+        let secret = secret.try_into().expect("16 bytes");
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
         let session =
