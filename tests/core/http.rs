@@ -83,7 +83,7 @@ fn how_input_is_cut_into_reads_changes_nothing() {
             post(&session, &ping(1)),
             chunks,
             bodiless("HEAD", &session),
-            post(&session, "{"),
+            "\r\n".to_owned() + &post(&session, "{"),
             bodiless("DELETE", &session),
             bodiless("BAD METHOD", ""),
         ];
