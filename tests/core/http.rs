@@ -267,6 +267,10 @@ fn no_100_when_the_body_is_there_or_the_client_is_too_old_for_it() {
     let text = world.client(client).take_text();
     assert!(text.starts_with("HTTP/1.1 200 "), "{text:?}");
 
+    world.send(client, post(&format!("{session}Expect: 100-continue\r\n"), ""));
+    let text = world.client(client).take_text();
+    assert!(text.starts_with("HTTP/1.1 400 "), "no body to wait for: {text:?}");
+
     let head = post_head(&format!("{session}Content-Length: {}\r\nExpect: 100-continue\r\n", ping(1).len()));
     world.send(client, head.replace("HTTP/1.1", "HTTP/1.0"));
     assert!(world.is_silent(client));
