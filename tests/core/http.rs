@@ -3,10 +3,11 @@
 use crate::world::{
     World,
     ask::{bodiless, chunked, notification, post, post_head, request},
+    client::ClientId,
     config,
     http::dechunk,
 };
-use moorline::core::{Ending, config::CoreConfig};
+use moorline::core::{Ending, Interest, config::CoreConfig};
 
 const PING_REPLY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
@@ -758,20 +759,41 @@ fn an_http_1_0_stream_ends_with_its_connection() {
     assert_eq!(world.ending(listener), Some(Ending::Orderly));
 }
 
+fn interest(world: &World, client: ClientId) -> Interest {
+    let entry = &world.clients[client.0];
+    world.shards[entry.shard].interest(entry.key)
+}
+
+#[test]
+fn the_read_side_waits_for_what_may_come() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    assert_eq!(interest(&world, client), Interest::Park, "between requests, without a buffer");
+    let session = world.session_field(client);
+    let whole = post(&session, &request("1", "tools/call"));
+    let (head, body) = whole.split_at(whole.find("\r\n\r\n").unwrap() + 4);
+    for part in [&head[..20], &head[20..], &body[..5]] {
+        world.send(client, part);
+        assert_eq!(interest(&world, client), Interest::Receive, "within a request");
+    }
+    world.send(client, &body[5..]);
+    assert_eq!(interest(&world, client), Interest::Park, "its reply is awaited");
+    world.half_close(client);
+    assert_eq!(interest(&world, client), Interest::Nothing, "nothing more will come");
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    assert_eq!(interest(&world, client), Interest::Nothing, "it is over");
+}
+
 #[test]
 fn a_buffer_is_kept_only_while_it_holds_something() {
     // `Interest` tells: a connection that holds input reads no more of it.
-    use moorline::core::Interest;
     let mut world = World::with(config(2));
     let client = world.open_on(1, "2025-06-18");
     let moved = world.join_on(client, 0);
     world.get(moved);
     assert_eq!(world.response(moved).status, 200);
-    let interest = |world: &mut World, client| {
-        let (shard, key) = (world.client(client).shard, world.client(client).key);
-        world.shards[shard].interest(key)
-    };
-    assert_eq!(interest(&mut world, moved), Interest::Park, "a moved listener");
+    assert_eq!(interest(&world, moved), Interest::Park, "a moved listener");
 
     let piped = world.join_on(client, 1);
     let session = world.session_field(client);
@@ -779,8 +801,8 @@ fn a_buffer_is_kept_only_while_it_holds_something() {
         piped,
         post(&session, &request("1", "tools/call")) + &post(&session, &request("2", "tools/call")),
     );
-    assert_eq!(interest(&mut world, piped), Interest::HangUp, "holds the second request");
+    assert_eq!(interest(&world, piped), Interest::HangUp, "holds the second request");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
-    assert_eq!(interest(&mut world, piped), Interest::Park, "holds nothing");
+    assert_eq!(interest(&world, piped), Interest::Park, "holds nothing");
 }
