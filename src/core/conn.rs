@@ -605,9 +605,8 @@ impl Shard {
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
         let entry = &self.conns[conn];
-        let close = afterwards == Afterwards::Close
-            || entry.persistence == Persistence::Close
-            || self.drain.is_some();
+        let close =
+            afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
         if close {
             return self.close_orderly(conn, now);
         }
@@ -637,6 +636,8 @@ impl Shard {
 
     /// Queues a reply of head and body, after which the exchange is over.
     pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[u8], now: Now) {
+        let mut head = *head;
+        head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
         self.conns[conn].persistence = head.exchange.persistence;
@@ -647,19 +648,26 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
-        let exchange = facts.exchange(&self.date);
+        let mut exchange = facts.exchange(&self.date);
+        exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         refusal.write(facts.method, exchange, &mut out);
-        self.conns[conn].persistence = facts.persistence.and(refusal.persistence);
+        self.conns[conn].persistence = exchange.persistence.and(refusal.persistence);
         self.queue_bytes(conn, out.freeze(), now);
         self.finish_reply(conn, Afterwards::AsAgreed, now);
     }
 
+    /// What the server wants of connections: one that stops says so with every reply.
+    fn persistence(&self) -> Persistence {
+        if self.draining() { Persistence::Close } else { Persistence::Keep }
+    }
+
     /// Decides how a stream on this connection is framed, and what follows it.
     pub(super) fn agree_on_stream(&mut self, conn: ConnSlot, facts: &ReplyFacts) {
+        let persistence = self.persistence();
         let entry = &mut self.conns[conn];
         (entry.transfer, entry.persistence) = match facts.version {
-            Version::Http11 => (Transfer::Chunked, facts.persistence),
+            Version::Http11 => (Transfer::Chunked, facts.persistence.and(persistence)),
             Version::Http10 => (Transfer::CloseDelimited, Persistence::Close),
         };
     }
