@@ -186,7 +186,8 @@ impl Client {
         EventFacts {
             at: now,
             marker: data.as_deref().and_then(|data| rpc::find_marker(data, run)),
-            repeats_id,
+            // A priming event repeats the cursor it continues behind, as it should.
+            repeats_id: repeats_id && data.is_some(),
             is_garbled: data.is_some() && kind.is_none(),
             kind,
         }
