@@ -194,13 +194,13 @@ impl Client {
     }
 
     fn on_json(&mut self, json: &[u8], now: Moment, exchange: &Exchange) -> Result<(), Cause> {
+        // What else is answered, to a DELETE or a plain POST, may be anything.
+        let is_expected =
+            matches!(self.step, Step::Initializing | Step::Calling { .. }) && exchange.status == 200;
         match rpc::read(json) {
-            _ if self.step == Step::Posting => {}
+            _ if !is_expected => {}
             Some(kind) => self.note_answer(kind, now),
-            None if exchange.status == 200 && self.step.awaits_answer() => {
-                return Err(Cause::Unfit("not JSON-RPC"));
-            }
-            None => {}
+            None => return Err(Cause::Unfit("not JSON-RPC")),
         }
         Ok(())
     }

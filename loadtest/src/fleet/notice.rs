@@ -31,6 +31,8 @@ pub(crate) enum Notice {
     Deleted,
     /// The plain POST was answered with a success.
     Posted,
+    /// The server had closed the idle connection, and the request went out again on a new one.
+    SentAgain,
     /// The step did not succeed; the client has no connection any more.
     Failed(Failure),
 }

@@ -248,7 +248,12 @@ impl Scenario for Call {
                 self.open_next(scene, who);
             }
             Notice::Failed(failure) => self.on_failure(scene, who, failure),
-            Notice::Up | Notice::Comment { .. } | Notice::Event(_) | Notice::Ended(_) | Notice::Posted => {}
+            Notice::Up
+            | Notice::Comment { .. }
+            | Notice::Event(_)
+            | Notice::Ended(_)
+            | Notice::Posted
+            | Notice::SentAgain => {}
         }
     }
 

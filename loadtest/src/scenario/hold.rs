@@ -78,7 +78,7 @@ impl Scenario for Hold {
                 scene.crew.lose(who);
                 self.ledger.excuse(who);
             }
-            Notice::Replied(_) | Notice::Posted | Notice::Deleted => {}
+            Notice::Replied(_) | Notice::Posted | Notice::Deleted | Notice::SentAgain => {}
         }
     }
 
