@@ -786,6 +786,8 @@ impl Shard {
         self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.stream_measured(stream, offset, now);
+        } else if let Some(stream) = self.conns[conn].trailing {
+            self.stream_arrived(stream, offset);
         }
     }
 

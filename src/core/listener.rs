@@ -341,8 +341,8 @@ impl Shard {
         }
     }
 
-    /// Evidence: everything up to `offset` of this attached stream's connection has arrived.
-    pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+    /// Evidence: everything up to `offset` of the stream's connection has arrived.
+    pub(super) fn stream_arrived(&mut self, stream: StreamSlot, offset: u64) {
         self.acknowledge_claimed(stream, offset);
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
@@ -351,6 +351,12 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
+    }
+
+    /// The same of a live attachment, whose peer may be in doubt.
+    pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.stream_arrived(stream, offset);
+        let entry = &mut self.streams[stream];
         let Some(probe) = entry.probe.as_deref().copied() else { return };
         match entry.trust {
             Trust::Trusted => {}
