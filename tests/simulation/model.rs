@@ -173,7 +173,8 @@ impl Model {
             What::End => exchange.is_over = true,
             What::Block(block) => {
                 if block.comment.is_some() {
-                    self.comment(socket, item.exchange, block, moment);
+                    let probed = is_probed(sockets, index, item.exchange);
+                    self.comment(&sockets[index], item.exchange, block, moment, probed);
                 } else {
                     let mut exchange = socket.exchanges[item.exchange].clone();
                     self.event(index, item, &mut exchange, block, sockets, moment);
@@ -192,6 +193,9 @@ impl Model {
             assert_eq!(head.status, 200);
             assert_eq!(head.field("cache-control"), Some("no-cache, no-transform"));
             assert_eq!(head.field("x-accel-buffering"), Some("no"));
+        }
+        if let (Asked::Plain, Some(session)) = (&exchange.asked, exchange.session) {
+            self.sessions[session].got_ms = moment.ms;
         }
         let may_time_out = moment.ms - exchange.sent_ms > 1_000;
         let allowed: &[u16] = match &exchange.asked {
@@ -276,14 +280,14 @@ impl Model {
         *call
     }
 
-    fn comment(&mut self, socket: &mut Socket, number: usize, block: &Block, moment: Moment) {
+    fn comment(&self, socket: &Socket, number: usize, block: &Block, moment: Moment, probed: bool) {
         let text = block.comment.as_deref().unwrap_or_default();
         assert!(["keepalive", "ok"].contains(&text), "{text:?}");
         let exchange = &socket.exchanges[number];
         let Some(session) = exchange.session else { return };
-        // A newcomer's probe may come at any time.
+        // A newcomer's probe may come at any time until its own head is out.
         let session = &self.sessions[session];
-        if text == "ok" || session.got_ms + 1 >= socket.written_ms {
+        if text == "ok" || probed || session.got_ms + 1 >= socket.written_ms {
             return;
         }
         assert!(moment.keep_alive_ms > 0, "no keep-alive was asked for");
@@ -542,4 +546,11 @@ impl Model {
         assert!(!repeated, "a signal that arrived was replayed: {m}");
         message.writes.push(write);
     }
+}
+
+/// Whether a plain GET of the same session is on its way or was just answered.
+fn is_probed(sockets: &[Socket], index: usize, exchange: usize) -> bool {
+    let session = sockets[index].exchanges[exchange].session;
+    let mut others = sockets.iter().flat_map(|socket| &socket.exchanges);
+    others.any(|other| other.session == session && other.asked == Asked::Plain && other.status.is_none())
 }
