@@ -186,9 +186,15 @@ impl Shard {
 
     /// Frees the stream from its former connection, which goes on as a stream without messages, and prepares the replay.
     fn rewind(&mut self, stream: StreamSlot, cursor: EventId, now: Now) {
+        // Who names an event has it, and all that was written before it.
+        let log = self.streams[stream].log.as_ref();
+        if let Some(end) = log.and_then(|log| log.written_end(cursor.sequence)) {
+            self.stream_arrived(stream, end);
+        }
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
+            self.release_claims(stream, now);
         }
         if let Some(left_over) = self.release_conn(stream, now) {
             let entry = &self.streams[stream];

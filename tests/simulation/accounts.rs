@@ -42,17 +42,25 @@ impl Sim {
         }
     }
 
-    /// Clients come back for what they still miss, as often as it takes.
+    /// Clients come back for what they still miss.
     fn fetch_the_rest(&mut self) {
-        for _ in 0..8 {
-            for agent in 0..self.agents.len() {
-                let returns = std::mem::take(&mut self.agents[agent].returns);
-                for (_, cursor) in returns {
-                    if let Some(session) = self.agents[agent].session {
-                        self.get(agent, session, cursor);
-                        self.settle();
-                    }
+        for agent in 0..self.agents.len() {
+            let returns = std::mem::take(&mut self.agents[agent].returns);
+            for (_, cursor) in returns {
+                if let Some(session) = self.agents[agent].session {
+                    self.get(agent, session, cursor);
+                    self.settle();
                 }
+            }
+        }
+        let numbers: Vec<u64> = self.model.calls.keys().copied().collect();
+        for n in numbers {
+            let call = &self.model.calls[&n];
+            let (agent, session) = (self.sockets[call.socket].agent, call.session);
+            let cursor = self.sockets[call.socket].exchanges[call.exchange].last_seen.clone();
+            if !call.seen && cursor.is_some() && self.agents[agent].session == Some(session) {
+                self.get(agent, session, cursor);
+                self.settle();
             }
         }
         self.finish_work();
@@ -128,7 +136,7 @@ impl Sim {
             let was_healthy = socket.peer == Peer::Open
                 && socket.network != Network::Black
                 && (socket.ending.is_none() || exchange.is_over);
-            if !session.is_alive || session.called_dead || call.is_cancelled || call.seen || evicted > 0 {
+            if !session.is_alive || session.called_dead || call.may_be_cancelled || call.seen || evicted > 0 {
                 continue;
             }
             // A POST whose connection was reachable to the end.

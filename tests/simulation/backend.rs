@@ -221,6 +221,7 @@ impl Sim {
     }
 
     fn expect_one(&mut self, session: usize, m: u64, class: Class, origin: Origin) {
+        self.step += 1;
         let message = Message::new(class, self.step, self.now.ms, origin);
         self.model.sessions[session].inbox.insert(m, message);
     }

@@ -293,7 +293,7 @@ impl Sim {
                 &[400, 404],
             ),
             7 => (format!("PUT /mcp HTTP/1.1\r\nHost: localhost\r\n{line}\r\n"), &[405]),
-            _ => ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Le".into(), &[408]),
+            _ => ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Le".into(), &[408, 400]),
         };
         self.send(socket, None, Asked::Refusable(statuses), &request);
     }
@@ -315,7 +315,7 @@ impl Sim {
         let busy: Vec<usize> = (0..self.sockets.len())
             .filter(|socket| mine(self, socket) && self.sockets[*socket].client_writes())
             .collect();
-        if !busy.is_empty() && self.rng.percent(8) {
+        if !busy.is_empty() && !self.is_calm && self.rng.percent(8) {
             return Some(busy[self.rng.below(busy.len())]);
         }
         self.connect(agent)
@@ -338,6 +338,7 @@ impl Sim {
     }
 
     fn send(&mut self, socket: usize, session: Option<usize>, asked: Asked, request: &str) {
+        self.step += 1;
         note!(self, "agent {} on socket {socket}: {asked:?}", self.sockets[socket].agent);
         self.sockets[socket].inbox.extend(request.as_bytes());
         self.sockets[socket].exchanges.push(Exchange::new(asked, session, self.step, self.now.ms));

@@ -251,7 +251,7 @@ impl Model {
                 for call in calls {
                     let call = &self.calls[&call];
                     assert!(
-                        call.in_json.is_some() || call.is_cancelled,
+                        call.in_json.is_some() || call.may_be_cancelled,
                         "a call of this POST has no answer: {call:?}"
                     );
                 }
@@ -370,12 +370,18 @@ impl Model {
         assert!(call.in_json.is_none_or(|end| doubted(end, 0, call.socket)), "it had arrived: {json}");
         let first_id = post.exchanges[call.exchange].first_id_end;
         assert!(first_id.is_none_or(|end| doubted(end, 0, call.socket)), "a cursor could recover it: {json}");
+        let rewinds = session.map_or(&[][..], |session| &self.sessions[session].rewinds);
         for former in &call.recoveries {
-            let again = former.socket != socket && doubted(former.end, former.step, former.socket);
+            let rewound = rewinds.iter().any(|(step, stream, sequence)| {
+                *step >= former.step && *stream == former.stream && *sequence <= former.sequence
+            });
+            let again =
+                former.socket != socket && (rewound || doubted(former.end, former.step, former.socket));
             assert!(again, "given to two GETs: {json}");
         }
-        let stream = ('l', 0);
-        call.recoveries.push(Write { stream, sequence: 0, socket, end: item.end, step: moment.step });
+        let last = exchange.last_written.as_deref().map(Id::parse);
+        let (stream, sequence) = last.map_or((('l', 0), 0), |id| (id.stream, id.sequence));
+        call.recoveries.push(Write { stream, sequence, socket, end: item.end, step: moment.step });
     }
 
     /// A stream stays one stream: its events go up, start after the cursor, and belong to what was asked.
@@ -455,6 +461,9 @@ impl Model {
             .map(|(n, _)| *n)
             .collect();
         let key = (id.stream, id.sequence);
+        if calls.is_empty() {
+            return assert!(json["result"].is_object(), "a ping has one answer: {json}");
+        }
         if json.get("method").is_some() {
             let (call, m) = (json["params"]["call"].as_u64(), json["params"]["m"].as_u64());
             let (call, m) = (call.expect("of a call"), m.expect("a number"));
@@ -536,11 +545,17 @@ impl Model {
             exchange.last_fresh = Some(message.step.max(exchange.last_fresh.unwrap_or(0)));
             exchange.last_fresh_m = m;
         }
+        // Evidence counts as long as the stream was where it came from.
+        let moved_on = |from: u64| {
+            let later =
+                session.rewinds.iter().filter(|(step, stream, _)| *step >= from && *stream == id.stream);
+            later.map(|(step, ..)| *step).min().unwrap_or(u64::MAX).min(exchange.step)
+        };
         let repeated = message.class.is_signal()
             && message.writes.iter().any(|former| {
                 (former.stream, former.sequence) == key
                     && sockets[former.socket].reports.iter().any(|(step, offset)| {
-                        (former.step..exchange.step).contains(step) && *offset >= former.end
+                        (former.step..moved_on(former.step)).contains(step) && *offset >= former.end
                     })
             });
         assert!(!repeated, "a signal that arrived was replayed: {m}");

@@ -236,6 +236,7 @@ impl Sim {
     }
 
     fn carry_out(&mut self, shard: usize, effect: Effect) {
+        self.step += 1;
         match effect {
             Effect::Close(key, ending) => self.begin_close(shard, key, ending),
             Effect::Move(moved) => {
@@ -264,7 +265,8 @@ impl Sim {
     }
 
     fn begin_close(&mut self, shard: usize, key: ConnKey, ending: Ending) {
-        let socket = self.find(shard, key).expect("the core ends connections it has");
+        // A harder end may be asked for while the connection is already closing by itself.
+        let Some(socket) = self.find(shard, key) else { return };
         self.disturb(socket);
         let entry = &mut self.sockets[socket];
         if entry.ending.is_some_and(|earlier| earlier >= ending) {
@@ -283,6 +285,7 @@ impl Sim {
 
     /// Reads `SIOCOUTQ`, and notes what the core learns by it.
     fn evidence(&mut self, socket: usize) -> usize {
+        self.step += 1;
         self.disturb(socket);
         let step = self.step;
         let entry = &mut self.sockets[socket];
@@ -338,6 +341,7 @@ impl Sim {
     }
 
     fn start_write(&mut self, shard: usize, key: ConnKey) {
+        self.step += 1;
         let Some(socket) = self.find(shard, key) else { return };
         if self.sockets[socket].in_flight.is_some() || self.sockets[socket].ending.is_some() {
             return;
