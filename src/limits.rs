@@ -60,6 +60,8 @@ pub const REPLAY_EVENTS_MAX: usize = 1024;
 pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
 /// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
 pub const REPLAY_TTL_MS: u64 = 120_000;
+/// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
+pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).

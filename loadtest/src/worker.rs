@@ -200,7 +200,7 @@ fn fleet(plan: &Plan) -> Result<Fleet> {
 }
 
 fn own_cpu_ms() -> u64 {
-    process::sample(&[std::process::id()]).cpu_ms
+    process::own().cpu_ms
 }
 
 fn say(word: &Word) -> Result<()> {

@@ -230,7 +230,7 @@ impl Shard {
 
     /// Asks the shell to end a connection. Its stream leaves the lists at once; what arrived of it is settled when the
     /// shell reports.
-    pub(super) fn close_conn(&mut self, conn: ConnSlot, ending: Ending, now: Now) {
+    pub(super) fn close_conn(&mut self, conn: ConnSlot, ending: Ending) {
         if matches!(self.conns[conn].state, State::Closing(earlier) if earlier >= ending) {
             return;
         }
@@ -243,7 +243,7 @@ impl Shard {
         self.effects.push_back(Effect::Close(self.conn_key(conn), ending));
         let state = std::mem::replace(&mut self.conns[conn].state, State::Closing(ending));
         match state {
-            State::Streaming(stream) => self.suspend_stream(stream, conn, now),
+            State::Streaming(stream) => self.suspend_stream(stream, conn),
             State::Waiting(post) => self.posts[post].conn = None,
             State::Idle
             | State::Head
@@ -261,7 +261,7 @@ impl Shard {
         match self.conns[conn].state {
             State::Idle | State::Head | State::Body(_) => {
                 self.settle_trailing(conn, offset, now);
-                self.close_conn(conn, Ending::Gone, now);
+                self.close_conn(conn, Ending::Gone);
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
@@ -289,7 +289,7 @@ impl Shard {
             self.conns[conn].state = State::Flushing(Afterwards::Close);
             self.detach(stream, offset, now);
         }
-        self.close_conn(conn, Ending::Gone, now);
+        self.close_conn(conn, Ending::Gone);
     }
 
     /// The shell is done with the connection: its slot is free.
@@ -325,7 +325,13 @@ impl Shard {
         }
     }
 
-    /// Takes the connection and what it sent out of this shard.
+    /// Whether the connection is still to be moved: its end may have come first.
+    pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
+        matches!(self.conns[conn].state, State::Moving)
+    }
+
+    /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
+    /// it.
     pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
         let key = self.conn_key(conn);
         let entry = self.remove_conn(conn);
@@ -560,11 +566,10 @@ impl Shard {
 
     fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
         let entry = &mut self.conns[conn];
+        self.counters.comments += 1;
         entry.comment = Comment::None;
         let rest = &sse::comment(entry.transfer)[count..];
-        if rest.is_empty() {
-            self.counters.comments += 1;
-        } else {
+        if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
     }
@@ -625,7 +630,7 @@ impl Shard {
 
     /// Ends a connection on which everything was written; the peer gets a moment to end it, too.
     fn close_orderly(&mut self, conn: ConnSlot, now: Now) {
-        self.close_conn(conn, Ending::Orderly, now);
+        self.close_conn(conn, Ending::Orderly);
         self.conns[conn].progress_ms = now.ms;
         self.arm_conn(conn);
     }
@@ -712,11 +717,11 @@ impl Shard {
 
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
-            State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone, now),
+            State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
             State::Closing(Ending::Gone | Ending::Cut) | State::Moving => {}
             _ if self.conns[conn].has_output() => {
                 self.counters.connections_stalled += 1;
-                self.close_conn(conn, Ending::Cut, now);
+                self.close_conn(conn, Ending::Cut);
             }
             State::Idle => self.idle_overdue(conn, now),
             State::Head => {
@@ -741,7 +746,7 @@ impl Shard {
             self.effects.push_back(Effect::Measure(key));
             return;
         }
-        self.close_conn(conn, Ending::Gone, now);
+        self.close_conn(conn, Ending::Gone);
     }
 
     fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
@@ -792,17 +797,16 @@ impl Shard {
     }
 
     /// The stream's connection is being ended: it is not live any more, but what arrived is not known yet.
-    fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot, now: Now) {
+    fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot) {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
         self.conns[conn].trailing = Some(stream);
-        self.elect(self.streams[stream].session, now);
     }
 
     /// Ends everything on this connection that a stop of the server ends.
     pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
         match self.conns[conn].state {
-            State::Idle => self.close_conn(conn, Ending::Gone, now),
+            State::Idle => self.close_conn(conn, Ending::Gone),
             State::Streaming(stream)
                 if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
             {

@@ -393,6 +393,7 @@ impl Shard {
             self.conn_mut(conn).retract();
             self.demote(stream);
         }
+        self.release_claims(stream, now);
         self.return_unacked(stream);
         if primary.is_none() {
             self.counters.primaries_promoted += 1;
@@ -446,7 +447,11 @@ impl Shard {
     fn pass_on_unacked(&mut self, stream: StreamSlot, now: Now) {
         let session = self.streams[stream].session;
         let Some(primary) = self.sessions[session].primary else { return };
-        if primary != stream && self.return_unacked(stream) {
+        if primary == stream {
+            return;
+        }
+        self.release_claims(stream, now);
+        if self.return_unacked(stream) {
             self.pump_stream(primary, now);
         }
     }

@@ -356,7 +356,7 @@ impl Fleet {
                 self.notices.push_back((who, Notice::Ended(ending)));
             }
             _ if ends_cleanly && errno.is_none() => self.finish_with_connection(who),
-            _ => self.fail(who, errno.map_or(Cause::Cut, Cause::Connection)),
+            _ => self.fail(who, errno.map_or(Cause::Cut, Cause::of)),
         }
     }
 

@@ -100,6 +100,16 @@ pub(crate) enum Cause {
     Unfit(&'static str),
 }
 
+impl Cause {
+    /// What a socket's error means: some only come up while connecting.
+    pub(super) fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH => Self::Connect(errno),
+            _ => Self::Connection(errno),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.during, self.cause)

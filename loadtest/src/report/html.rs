@@ -10,6 +10,7 @@ use super::units::{bytes, digits, micros, thousands};
 use super::{Distribution, Point, Report};
 use crate::measure::tally::Timed;
 
+const SERVER_MEMORY: &str = "Server memory";
 const STYLE: &str = include_str!("report.css");
 
 /// The page.
@@ -84,7 +85,7 @@ fn plots(report: &Report) -> String {
             "Keep-alive lateness by percentile",
             report.latencies.iter().filter(|(what, _)| **what == Timed::KeepAliveLateness),
         ),
-        over_time(report, "Clients in place", |v| thousands_of(v), &[("in place", |p| p.up as f64)]),
+        over_time(report, "Clients in place", thousands_of, &[("in place", |p| p.up as f64)]),
         over_time(report, "Rate per second", digits, &[("per second", |p| p.done_per_second)]),
         over_time(
             report,
@@ -96,12 +97,12 @@ fn plots(report: &Report) -> String {
                 ("generator's lag", |p| p.lag_us as f64),
             ],
         ),
-        over_time(report, "Server memory", bytes, &[("resident", |p| p.rss_bytes as f64)]),
+        over_time(report, SERVER_MEMORY, bytes, &[("resident", |p| p.rss_bytes as f64)]),
         over_time(report, "Server CPU", |v| format!("{v:.0} %"), &[("of one processor", |p| p.cpu_percent)]),
         over_time(
             report,
             "Errors and unexpected closes",
-            |v| thousands_of(v),
+            thousands_of,
             &[("errors", |p| p.errors as f64), ("closes", |p| p.closes as f64)],
         ),
     ];
@@ -136,6 +137,7 @@ fn latency_plot<'a>(title: &str, shown: impl Iterator<Item = (&'a Timed, &'a Dis
             .filter(|(x, _)| *x <= reach)
             .map(|(x, text)| (x, text.to_owned()))
             .collect(),
+        y_unit: 1.0,
         y_format: micros,
         lines,
     }
@@ -152,6 +154,7 @@ fn over_time(report: &Report, title: &str, y_format: Format, figures: &[(&str, F
         title: title.to_owned(),
         x_label: "seconds",
         x_ticks: Vec::new(),
+        y_unit: if title == SERVER_MEMORY { 1_048_576.0 } else { 1.0 },
         y_format,
         lines: figures.iter().map(line).collect(),
     }
