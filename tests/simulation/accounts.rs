@@ -133,7 +133,9 @@ impl Sim {
             let session = &self.model.sessions[call.session];
             let socket = &self.sockets[call.socket];
             let exchange = &socket.exchanges[call.exchange];
-            let was_healthy = socket.peer == Peer::Open
+            let closed_early = exchange.is_over && exchange.is_stream;
+            let was_healthy = !closed_early
+                && socket.peer == Peer::Open
                 && socket.network != Network::Black
                 && (socket.ending.is_none() || exchange.is_over);
             if !session.is_alive || session.called_dead || call.may_be_cancelled || call.seen || evicted > 0 {
@@ -190,7 +192,7 @@ impl Sim {
                             missing += 1;
                         }
                     }
-                    Class::Log | Class::Progress => {}
+                    Class::Log | Class::Progress | Class::Request => {}
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::{
     socket::Asked,
 };
 use moorline::core::{
-    Ask, Call, LogLevel, Notification, NotificationKind, Tell,
+    Ask, Call, LogLevel, Notification, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, Tell,
     jsonrpc::{self, RpcError},
 };
 
@@ -62,7 +62,13 @@ impl Sim {
                     "calls end before their session"
                 );
             }
-            Ask::Notified(_) | Ask::Answered(..) => {}
+            Ask::Answered(id, answer) => {
+                note!(self, "the client answers {}: {}", id.0, answer.is_ok());
+                let answered = self.model.asks.get_mut(&id.0).expect("it was asked");
+                assert!(!*answered, "a request has one answer");
+                *answered = true;
+            }
+            Ask::Notified(_) => {}
         }
     }
 
@@ -100,7 +106,7 @@ impl Sim {
     }
 
     pub fn backend_step(&mut self) {
-        match self.rng.weighted(&[20, 30, 15, 25, 5, 5]) {
+        match self.rng.weighted(&[20, 30, 15, 25, 5, 5, 4, 2, 1]) {
             0 if !self.greeting.is_empty() => {
                 let index = self.rng.below(self.greeting.len());
                 self.answer_greeting(index);
@@ -123,6 +129,21 @@ impl Sim {
             }
             4 => self.broadcast(),
             5 if !self.stale.is_empty() => self.answer_stale(),
+            6 if !self.model.sessions.is_empty() => self.ask_a_client(),
+            7 if !self.working.is_empty() => {
+                let (shard, call, n) = &self.working[self.rng.below(self.working.len())];
+                note!(self, "the stream of call {n} is closed early");
+                let (shard, key) = (*shard, call.key);
+                self.tell(shard, Tell::CloseStream(key, 500));
+            }
+            8 if !self.model.sessions.is_empty() => {
+                let session = self.rng.below(self.model.sessions.len());
+                note!(self, "the listeners of session {session} are closed early");
+                let model = &mut self.model.sessions[session];
+                model.disturbed_step = self.step;
+                let (shard, key) = (model.shard, model.key);
+                self.tell(shard, Tell::CloseListeners(key, 500));
+            }
             _ => {}
         }
     }
@@ -168,6 +189,31 @@ impl Sim {
             Tell::Notify(key, notification(Class::Other, 0, ",\"call\":0"))
         };
         self.tell(shard, tell);
+    }
+
+    fn ask_a_client(&mut self) {
+        let m = self.model.number();
+        let (session, shard, call, more) = if !self.working.is_empty() && self.rng.percent(50) {
+            let (shard, call, n) = &self.working[self.rng.below(self.working.len())];
+            let entry = self.model.calls.get_mut(n).expect("known");
+            entry.said.push(m);
+            (entry.session, *shard, Some(call.key), format!(",\"call\":{n}"))
+        } else {
+            let session = self.rng.below(self.model.sessions.len());
+            (session, self.model.sessions[session].shard, None, String::new())
+        };
+        note!(self, "session {session} is asked {m}, for {call:?}");
+        self.model.asks.insert(m, false);
+        self.expect_one(session, m, Class::Request, Origin::Call);
+        let request = ServerRequest {
+            id: ServerRequestId(m),
+            session: self.model.sessions[session].key,
+            call,
+            method: self.rng.pick(&[ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::ListRoots]),
+            params: Some(format!(r#"{{"m":{m}{more}}}"#).into()),
+            timeout_ms: self.rng.pick(&[3_000, 30_000]),
+        };
+        self.tell(shard, Tell::Request(request));
     }
 
     fn speak_of(&mut self, index: usize) {
@@ -246,6 +292,7 @@ fn notification(class: Class, m: u64, more: &str) -> Notification {
         Class::Other => (NotificationKind::Other, "notifications/other"),
         Class::Log => (NotificationKind::Log(LogLevel::Info), "notifications/message"),
         Class::Progress => (NotificationKind::Progress, "notifications/progress"),
+        Class::Request => unreachable!("requests are no notifications"),
         Class::Tools => (NotificationKind::ToolsListChanged, "notifications/tools/list_changed"),
         Class::Resource(n) => {
             (NotificationKind::ResourceUpdated(format!("r{n}").into()), "notifications/resources/updated")

@@ -91,7 +91,7 @@ impl Sim {
         self.agents[agent].is_initializing = true;
         let revision = self.agents[agent].revision.date();
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1","socket":{socket}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{"elicitation":{{}}}},"clientInfo":{{"name":"c","version":"1","socket":{socket}}}}}}}"#
         );
         self.post(socket, None, Asked::Initialize, &body);
     }
@@ -368,10 +368,11 @@ impl Sim {
         match &item.what {
             What::Head(head) => match (&asked, head.status) {
                 (Asked::Initialize, 200) => {
-                    let session = session.expect("the backend was asked");
-                    let id = head.field("mcp-session-id").map(str::to_owned);
-                    assert!(id.is_some(), "a session has an id");
-                    self.model.sessions[session].id = id;
+                    // An initialize that failed begins no session.
+                    if let Some(id) = head.field("mcp-session-id") {
+                        let session = session.expect("the backend was asked");
+                        self.model.sessions[session].id = Some(id.to_owned());
+                    }
                 }
                 (Asked::Initialize, _) => self.agents[agent].is_initializing = false,
                 (_, 404) if self.agents[agent].session == session => self.forget_session(agent),
@@ -408,10 +409,17 @@ impl Sim {
             self.agents[agent].seen_ids.push(id.clone());
         }
         let Some(json) = block.json() else { return };
+        if json["method"] == "notifications/cancelled" {
+            return;
+        }
         if json.get("method").is_some() {
             let m = json["params"]["m"].as_u64().expect("messages are numbered");
             if let Some(message) = self.model.sessions[session].inbox.get_mut(&m) {
                 message.seen = true;
+            }
+            if json.get("id").is_some() && self.agents[agent].session == Some(session) && self.rng.percent(80)
+            {
+                self.answer_server(agent, session, &json["id"].to_string());
             }
             return;
         }
@@ -421,6 +429,13 @@ impl Sim {
         let mut calls = self.model.calls.values_mut();
         if let Some(call) = calls.find(|call| call.session == session && call.response == response) {
             call.seen = true;
+        }
+    }
+
+    fn answer_server(&mut self, agent: usize, session: usize, id: &str) {
+        if let Some(socket) = self.socket_for(agent, session) {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            self.post(socket, Some(session), Asked::Notice, &body);
         }
     }
 
@@ -437,7 +452,8 @@ impl Sim {
         let agent = self.sockets[socket].agent;
         self.agents[agent].is_initializing = false;
         let Some(session) = self.sockets[socket].exchanges[number].session else { return };
-        if self.model.sessions[session].is_alive && self.agents[agent].session.is_none() {
+        let model = &self.model.sessions[session];
+        if model.is_alive && model.id.is_some() && self.agents[agent].session.is_none() {
             self.agents[agent].session = Some(session);
             if let Some(socket) = self.socket_for(agent, session) {
                 let body = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

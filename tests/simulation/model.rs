@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Model {
     pub sessions: Vec<Session>,
     pub calls: BTreeMap<u64, Call>,
+    /// Requests to clients, and whether the backend has its answer.
+    pub asks: BTreeMap<u64, bool>,
     /// When each broadcast was made.
     pub broadcasts: BTreeMap<u64, (u64, u64)>,
     pub next_number: u64,
@@ -54,6 +56,8 @@ pub enum Class {
     Progress,
     Tools,
     Resource(u8),
+    /// A request of the server to the client.
+    Request,
 }
 
 impl Class {
@@ -464,6 +468,9 @@ impl Model {
         if calls.is_empty() {
             return assert!(json["result"].is_object(), "a ping has one answer: {json}");
         }
+        if is_withdrawal(json) {
+            return;
+        }
         if json.get("method").is_some() {
             let (call, m) = (json["params"]["call"].as_u64(), json["params"]["m"].as_u64());
             let (call, m) = (call.expect("of a call"), m.expect("a number"));
@@ -495,13 +502,17 @@ impl Model {
         moment: Moment,
     ) {
         assert!(json.get("method").is_some(), "a response on a listener stream: {json}");
+        if is_withdrawal(json) {
+            return;
+        }
         let session = &mut self.sessions[session_index];
         let m = json["params"]["m"].as_u64().expect("messages are numbered");
         let key = (id.stream, id.sequence);
         let known = *session.events.entry(key).or_insert(m);
         assert_eq!(known, m, "an event id means one message");
         let in_call = session.events.iter().any(|((stream, _), n)| *n == m && stream.0 == 'r');
-        assert!(!in_call, "on the stream of its call and on a listener: {json}");
+        let is_request = self.asks.contains_key(&m);
+        assert!(!in_call || is_request, "on the stream of its call and on a listener: {json}");
         // A broadcast may reach a session before the backend has heard of it.
         if let Some((step, ms)) = self.broadcasts.get(&m) {
             session
@@ -561,6 +572,11 @@ impl Model {
         assert!(!repeated, "a signal that arrived was replayed: {m}");
         message.writes.push(write);
     }
+}
+
+/// Whether it tells the client that a request to it needs no answer any more.
+fn is_withdrawal(json: &Value) -> bool {
+    json["method"] == "notifications/cancelled"
 }
 
 /// Whether a plain GET of the same session is on its way or was just answered.

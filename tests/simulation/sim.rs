@@ -679,6 +679,9 @@ impl Sim {
             assert_eq!(shard.next_deadline_ms(), None);
         }
         assert_eq!((self.census.connections(), self.census.sessions()), (0, 0), "somebody is still counted");
+        for (m, answered) in &self.model.asks {
+            assert!(answered, "request {m} was never answered to the backend");
+        }
         for session in &self.model.sessions {
             assert!(!session.is_alive, "the backend was not told the end of a session");
         }
