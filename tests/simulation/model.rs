@@ -331,7 +331,7 @@ impl Model {
         } else if id.stream.0 == 'r' {
             self.request_event(session_index, &id, &json);
         } else {
-            self.listener_event(session_index, &id, &json, socket, item, exchange, sockets, moment);
+            self.listener_event(session_index, &id, &json, socket, item, exchange, sockets);
         }
     }
 
@@ -499,7 +499,6 @@ impl Model {
         item: &Item,
         exchange: &mut Exchange,
         sockets: &[Socket],
-        moment: Moment,
     ) {
         assert!(json.get("method").is_some(), "a response on a listener stream: {json}");
         if is_withdrawal(json) {
