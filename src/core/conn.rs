@@ -272,11 +272,9 @@ impl Shard {
                 self.queue_frame(conn, [Piece::Static(last)], now);
                 self.finish_reply(conn, Afterwards::Close, now);
             }
-            State::Streaming(_)
-            | State::Waiting(_)
-            | State::Flushing(_)
-            | State::Moving
-            | State::Closing(_) => {}
+            // It may still read; what it has read so far is evidence.
+            State::Streaming(stream) => self.stream_measured(stream, offset, now),
+            State::Waiting(_) | State::Flushing(_) | State::Moving | State::Closing(_) => {}
         }
         self.arm_conn(conn);
     }

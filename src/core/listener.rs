@@ -301,10 +301,10 @@ impl Shard {
     /// Lower is promoted first.
     fn reluctance(&self, stream: StreamSlot) -> u8 {
         let entry = &self.streams[stream];
-        match (entry.trust, entry.role) {
+        match (entry.standing(), entry.role) {
             (Trust::Demoted, _) => 2,
-            (_, Role::FallenThrough) => 1,
-            (_, Role::Listener | Role::Request | Role::Superseded) => 0,
+            (Trust::Trusted | Trust::Probed, Role::FallenThrough) => 1,
+            (Trust::Trusted | Trust::Probed, Role::Listener | Role::Request | Role::Superseded) => 0,
         }
     }
 
@@ -333,8 +333,8 @@ impl Shard {
         };
         let deadline_ms = now.ms + limits::PROBE_TIMEOUT_MS;
         let entry = &mut self.streams[primary];
-        entry.trust = Trust::Probed;
-        entry.probe = Some(Box::new(Probe { offset, deadline_ms }));
+        let before = std::mem::replace(&mut entry.trust, Trust::Probed);
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms, before }));
         self.arm_stream(primary, deadline_ms);
     }
 
@@ -386,7 +386,8 @@ impl Shard {
         self.counters.primaries_demoted += 1;
         self.demote(stream);
         let session = self.streams[stream].session;
-        let better = self.best_listener(session).filter(|best| self.streams[*best].trust != Trust::Demoted);
+        let better =
+            self.best_listener(session).filter(|best| self.streams[*best].standing() != Trust::Demoted);
         let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
         let Some(heir) = primary.or(better) else { return };
         if let Some(conn) = self.streams[stream].live_conn() {
@@ -407,7 +408,7 @@ impl Shard {
         let offset = self.conns[conn].queued_offset();
         let entry = &mut self.streams[stream];
         entry.trust = Trust::Demoted;
-        entry.probe = Some(Box::new(Probe { offset, deadline_ms: 0 }));
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms: 0, before: Trust::Demoted }));
     }
 
     // --- Messages ------------------------------------------------------------------------------
