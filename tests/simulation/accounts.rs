@@ -6,6 +6,7 @@ use super::{
     sim::{Sim, note},
     socket::{Asked, Network, Peer},
 };
+use moorline::core::Ending;
 
 impl Sim {
     pub fn settle_accounts(&mut self) {
@@ -135,6 +136,7 @@ impl Sim {
             let exchange = &socket.exchanges[call.exchange];
             let closed_early = exchange.is_over && exchange.is_stream;
             let was_healthy = !closed_early
+                && socket.ending != Some(Ending::Cut)
                 && socket.peer == Peer::Open
                 && socket.network != Network::Black
                 && (socket.ending.is_none() || exchange.is_over);

@@ -5,7 +5,7 @@
 //! rude one resets, stalls, vanishes, sends nonsense and cursors that are not its own. All of them misbehave at times.
 
 use super::{
-    model::Call,
+    model::{Call, Rewind},
     rng::Rng,
     sim::{Sim, note},
     socket::{Asked, Exchange, Network, Peer},
@@ -164,7 +164,9 @@ impl Sim {
             None => Asked::Plain,
             Some(cursor) => {
                 let id = Id::parse(&cursor);
-                model.rewinds.push((self.step, id.stream, id.sequence));
+                let exchange = self.sockets[socket].exchanges.len();
+                let (stream, sequence) = (id.stream, id.sequence);
+                model.rewinds.push(Rewind { stream, sequence, socket, exchange });
                 Asked::Cursor(cursor)
             }
         };

@@ -38,8 +38,7 @@ pub struct Session {
     /// Whose POST a request stream answers: socket and exchange.
     pub posts: BTreeMap<u32, (usize, usize)>,
     pub inbox: BTreeMap<u64, Message>,
-    /// GETs with cursors the client sent: step, stream, sequence.
-    pub rewinds: Vec<(u64, StreamName, u32)>,
+    pub rewinds: Vec<Rewind>,
     /// The last step at which a stream of its own ended, was measured or was continued elsewhere.
     pub disturbed_step: u64,
     /// The last step at which the client sent a GET.
@@ -80,6 +79,23 @@ pub struct Message {
 impl Message {
     pub fn new(class: Class, step: u64, ms: u64, origin: Origin) -> Self {
         Message { class, step, ms, origin, writes: Vec::new(), seen: false }
+    }
+}
+
+/// A GET with a cursor that the client sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Rewind {
+    pub stream: StreamName,
+    pub sequence: u32,
+    pub socket: usize,
+    pub exchange: usize,
+}
+
+impl Rewind {
+    /// Whether the server may have acted on it at that step or later.
+    fn may_follow(&self, step: u64, sockets: &[Socket]) -> bool {
+        let exchange = &sockets[self.socket].exchanges[self.exchange];
+        exchange.answered_step.is_none_or(|answered| answered >= step)
     }
 }
 
@@ -192,6 +208,7 @@ impl Model {
     fn head(&mut self, exchange: &mut Exchange, head: &Head, moment: Moment) {
         assert_eq!(exchange.status, None, "one answer each");
         exchange.status = Some(head.status);
+        exchange.answered_step = Some(moment.step);
         exchange.is_stream = head.is_stream();
         if head.is_stream() {
             assert_eq!(head.status, 200);
@@ -376,8 +393,10 @@ impl Model {
         assert!(first_id.is_none_or(|end| doubted(end, 0, call.socket)), "a cursor could recover it: {json}");
         let rewinds = session.map_or(&[][..], |session| &self.sessions[session].rewinds);
         for former in &call.recoveries {
-            let rewound = rewinds.iter().any(|(step, stream, sequence)| {
-                *step >= former.step && *stream == former.stream && *sequence <= former.sequence
+            let rewound = rewinds.iter().any(|rewind| {
+                rewind.stream == former.stream
+                    && rewind.sequence <= former.sequence
+                    && rewind.may_follow(former.step, sockets)
             });
             let again =
                 former.socket != socket && (rewound || doubted(former.end, former.step, former.socket));
@@ -424,7 +443,7 @@ impl Model {
             } else {
                 let fell_through = last.stream.0 == 'r' && id.stream.0 == 'l';
                 let left_over =
-                    session.rewinds.iter().any(|(_, stream, _)| *stream == last.stream) && id.stream.0 == 'l';
+                    session.rewinds.iter().any(|rewind| rewind.stream == last.stream) && id.stream.0 == 'l';
                 assert!(fell_through || left_over, "{id:?} on the stream of {last:?}");
             }
         }
@@ -538,8 +557,10 @@ impl Model {
                 .reports
                 .iter()
                 .any(|(step, offset)| *step >= first.step && *offset < first.end);
-            let rewound = session.rewinds.iter().any(|(step, stream, sequence)| {
-                *step >= first.step && *stream == first.stream && *sequence < first.sequence
+            let rewound = session.rewinds.iter().any(|rewind| {
+                rewind.stream == first.stream
+                    && rewind.sequence < first.sequence
+                    && rewind.may_follow(first.step, sockets)
             });
             assert!(
                 doubted || rewound,
@@ -557,9 +578,12 @@ impl Model {
         }
         // Evidence counts as long as the stream was where it came from.
         let moved_on = |from: u64| {
-            let later =
-                session.rewinds.iter().filter(|(step, stream, _)| *step >= from && *stream == id.stream);
-            later.map(|(step, ..)| *step).min().unwrap_or(u64::MAX).min(exchange.step)
+            let later = session
+                .rewinds
+                .iter()
+                .filter(|rewind| rewind.stream == id.stream && rewind.may_follow(from, sockets));
+            let sent = later.map(|rewind| sockets[rewind.socket].exchanges[rewind.exchange].step);
+            sent.min().unwrap_or(u64::MAX).min(exchange.step).max(from)
         };
         let repeated = message.class.is_signal()
             && message.writes.iter().any(|former| {

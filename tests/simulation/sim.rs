@@ -350,6 +350,7 @@ impl Sim {
         self.shards[shard].fill(key, &mut pieces);
         if !pieces.is_empty() {
             let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.as_slice().to_vec()).collect();
+            note!(self, "socket {socket} is lent {} bytes", bytes.len());
             let entry = &mut self.sockets[socket];
             entry.lent.push((entry.sent + bytes.len() as u64, self.step));
             entry.in_flight = Some(bytes);
