@@ -310,7 +310,7 @@ impl Shard {
 
     fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
         if let Some(conn) = self.streams[former].live_conn() {
-            self.conn_mut(conn).retract();
+            self.retract_output(conn);
             self.effects.push_back(Effect::Measure(self.conn_key(conn)));
         }
         self.demote(former);
@@ -391,7 +391,7 @@ impl Shard {
         let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
         let Some(heir) = primary.or(better) else { return };
         if let Some(conn) = self.streams[stream].live_conn() {
-            self.conn_mut(conn).retract();
+            self.retract_output(conn);
             self.demote(stream);
         }
         self.release_claims(stream, now);
