@@ -49,6 +49,7 @@ impl Sim {
             let returns = std::mem::take(&mut self.agents[agent].returns);
             for (_, cursor) in returns {
                 if let Some(session) = self.agents[agent].session {
+                    let cursor = self.remembered(cursor);
                     self.get(agent, session, cursor);
                     self.settle();
                 }
@@ -208,6 +209,7 @@ impl Sim {
     /// Who was told that a session is no more was told the truth.
     fn check_ends(&self) {
         for (index, session) in self.model.sessions.iter().enumerate() {
+            assert!(!session.is_alive || session.doubts.is_empty(), "{:?}", session.doubts);
             assert!(!session.called_dead || !session.is_alive, "session {index} was denied while it lived");
         }
     }

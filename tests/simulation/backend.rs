@@ -24,6 +24,7 @@ impl Sim {
                 assert!(entry.key.is_none(), "asked twice");
                 entry.key = Some((shard, call.key));
                 entry.called_ms = self.now.ms;
+                entry.called_step = self.step;
                 self.working.push((shard, call, n));
             }
             Ask::Cancel(key) => {
@@ -37,6 +38,9 @@ impl Sim {
                         // Cancelled, or timed out, which is answered.
                         let times_out = self.now.ms - call.called_ms >= self.config.request_timeout_ms;
                         call.is_cancelled = !times_out;
+                        if !times_out {
+                            self.check_cancel(over.2);
+                        }
                     }
                     self.stale.push(over);
                 } else if let Some(index) =
@@ -72,6 +76,22 @@ impl Sim {
         }
     }
 
+    /// A cancellation that fits more than one call ends none. Whether it was one, or the session's end, shows later.
+    fn check_cancel(&mut self, n: u64) {
+        let call = &self.model.calls[&n];
+        let session = &self.model.sessions[call.session];
+        let earliest = session.cancels.iter().filter(|(_, id)| *id == call.id).map(|(step, _)| *step).min();
+        let twin =
+            self.working.iter().map(|(_, _, other)| (other, &self.model.calls[other])).find(|(_, other)| {
+                other.session == call.session && other.id == call.id && Some(other.called_step) < earliest
+            });
+        if let Some((twin, _)) = twin {
+            let doubt = format!("call {n} was cancelled though call {twin} had the same id");
+            let session = call.session;
+            self.model.sessions[session].doubts.push(doubt);
+        }
+    }
+
     fn greet(&mut self, shard: usize, call: Call) {
         let params = call.params.as_deref().expect("initialize has params");
         let params: serde_json::Value = serde_json::from_slice(params).expect("JSON");
@@ -91,7 +111,8 @@ impl Sim {
             disturbed_step: 0,
             got_ms: 0,
             called_dead: false,
-            level_set: false,
+            cancels: Vec::new(),
+            doubts: Vec::new(),
         });
         let session = self.model.sessions.len() - 1;
         let exchange = self.sockets[socket].exchanges.iter_mut().find(|e| e.asked == Asked::Initialize);
@@ -227,7 +248,9 @@ impl Sim {
         note!(self, "call {n} says {m}: {class:?}");
         // Without a stream of its own it goes to the listener.
         self.expect_one(session, m, class, Origin::Call);
-        self.tell(shard, Tell::Notify(key, notification(class, m, &format!(",\"call\":{n}"))));
+        let padding = "x".repeat(if self.rng.percent(2) { 18_000 } else { 0 });
+        let more = format!(",\"call\":{n},\"p\":\"{padding}\"");
+        self.tell(shard, Tell::Notify(key, notification(class, m, &more)));
     }
 
     fn draw_class(&mut self) -> Class {

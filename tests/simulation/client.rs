@@ -103,8 +103,15 @@ impl Sim {
         };
         let (_, cursor) = self.agents[agent].returns.remove(index);
         let session = self.agents[agent].session.expect("it acts in one");
+        let cursor = self.remembered(cursor);
         self.get(agent, session, cursor);
         true
+    }
+
+    /// The cursor, unless the client lost it: some restart, some never keep one.
+    pub fn remembered(&mut self, cursor: Option<String>) -> Option<String> {
+        let is_listener = cursor.as_ref().is_some_and(|cursor| Id::parse(cursor).stream.0 == 'l');
+        cursor.filter(|_| !is_listener || self.rng.percent(70))
     }
 
     pub fn call(&mut self, agent: usize, session: usize) {
@@ -189,6 +196,7 @@ impl Sim {
         for call in self.model.calls.values_mut().filter(|call| call.session == session && call.id == id) {
             call.may_be_cancelled = true;
         }
+        self.model.sessions[session].cancels.push((self.step, id.clone()));
         let body = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         );
@@ -206,7 +214,6 @@ impl Sim {
         let Some(socket) = self.socket_for(agent, session) else { return };
         let n = self.model.number();
         let level = self.rng.pick(&["debug", "error"]);
-        self.model.sessions[session].level_set = true;
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{n},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
         );

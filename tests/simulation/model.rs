@@ -45,7 +45,10 @@ pub struct Session {
     pub got_ms: u64,
     /// Somebody answered it 404.
     pub called_dead: bool,
-    pub level_set: bool,
+    /// Cancellations its client sent: step and JSON-RPC id.
+    pub cancels: Vec<(u64, String)>,
+    /// What was wrong unless the session was about to end.
+    pub doubts: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +131,7 @@ pub struct Call {
     /// Numbers of its notifications in order.
     pub said: Vec<u64>,
     pub called_ms: u64,
+    pub called_step: u64,
 }
 
 impl Call {
@@ -146,6 +150,7 @@ impl Call {
             seen: false,
             said: Vec::new(),
             called_ms: 0,
+            called_step: 0,
         }
     }
 }
