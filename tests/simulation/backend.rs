@@ -142,7 +142,11 @@ impl Sim {
             }
             3 if !self.model.sessions.is_empty() => {
                 let session = self.rng.below(self.model.sessions.len());
-                let count = if self.scenario.floods && self.rng.percent(10) { 300 } else { 1 };
+                let count = match self.rng.below(10) {
+                    0 if self.scenario.floods => 300,
+                    0..3 => 4,
+                    _ => 1,
+                };
                 for _ in 0..count {
                     let class = self.draw_class();
                     self.announce(session, class);

@@ -79,6 +79,20 @@ pub struct Message {
     pub seen: bool,
 }
 
+impl Session {
+    /// A signal waits where the first that says the same was put: nothing said later comes before it.
+    fn check_overtaken(&self, m: u64, step: u64) {
+        for (n, signal) in self.inbox.range(..m).filter(|(_, other)| other.class.is_signal()) {
+            if self.disturbed_step >= signal.step || signal.step >= step {
+                continue;
+            }
+            let mut same = self.inbox.values().filter(|other| other.class == signal.class);
+            let told = same.any(|other| other.writes.iter().any(|write| write.step >= signal.step));
+            assert!(told, "message {m} was written before signal {n}, which was said first");
+        }
+    }
+}
+
 impl Message {
     pub fn new(class: Class, step: u64, ms: u64, origin: Origin) -> Self {
         Message { class, step, ms, origin, writes: Vec::new(), seen: false }
@@ -573,6 +587,11 @@ impl Model {
             );
         }
         let is_fresh = message.writes.is_empty();
+        let (class, origin, step) = (message.class, message.origin, message.step);
+        if is_fresh && class == Class::Other && origin == Origin::Session {
+            session.check_overtaken(m, step);
+        }
+        let message = session.inbox.get_mut(&m).expect("seen above");
         if is_fresh && message.class == Class::Other && message.origin == Origin::Session {
             if let Some(last_step) = exchange.last_fresh {
                 let inverted = message.step < last_step && session.disturbed_step < message.step;

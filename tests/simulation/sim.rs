@@ -313,7 +313,7 @@ impl Sim {
         match self.shards[shard].connect(self.now) {
             Admission::Admitted(key) => {
                 self.sockets.push(Socket::new(agent, Place::Shard(shard), key, self.now.ms));
-                self.sockets[socket].window = self.rng.pick(&[300, 4_000, 64 * 1024, 64 * 1024]);
+                self.sockets[socket].window = self.rng.pick(&[300, 1_000, 4_000, 64 * 1024]);
                 let former = self.keys.insert((shard, key), socket);
                 assert!(former.is_none(), "a key is never used twice");
                 self.check(shard);
