@@ -99,6 +99,7 @@ impl Sim {
                 Shard::new(ShardId(index), config.clone(), census.clone(), entropy, now)
             })
             .collect();
+        let drops = scenario.floods;
         let agents = (0..scenario.agents).map(|_| Agent::draw(&mut rng)).collect();
         Sim {
             rng,
@@ -112,7 +113,7 @@ impl Sim {
             keys: HashMap::new(),
             mail: VecDeque::new(),
             agents,
-            model: Model::default(),
+            model: Model { drops, ..Model::default() },
             working: Vec::new(),
             stale: Vec::new(),
             greeting: Vec::new(),
