@@ -173,14 +173,6 @@ impl Conn {
         }
     }
 
-    /// Takes back frames of which nothing was written or lent, save what was pinned.
-    pub(super) fn retract(&mut self) {
-        if let Some(output) = &mut self.output {
-            output.retract();
-        }
-        self.output.take_if(|output| output.is_empty());
-    }
-
     pub(super) fn has_timer(&self) -> bool {
         self.timer.is_some()
     }
@@ -266,7 +258,7 @@ impl Shard {
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
                 // What goes to another stream must not be written here, too.
-                self.conns[conn].retract();
+                self.retract_output(conn);
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
@@ -515,6 +507,17 @@ impl Shard {
 
     pub(super) fn queue_bytes(&mut self, conn: ConnSlot, bytes: Bytes, now: Now) {
         self.queue_frame(conn, [Piece::Owned(bytes)], now);
+    }
+
+    /// Takes back frames of which nothing was written or lent, save what was pinned.
+    pub(super) fn retract_output(&mut self, conn: ConnSlot) {
+        let entry = &mut self.conns[conn];
+        if let Some(output) = &mut entry.output {
+            output.retract();
+        }
+        entry.output.take_if(|output| output.is_empty());
+        // With nothing to write the next comment may be due before the write deadline that the timer was armed for.
+        self.arm_conn(conn);
     }
 
     fn list_output(&mut self, conn: ConnSlot) {
@@ -797,6 +800,8 @@ impl Shard {
         self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.stream_measured(stream, offset, now);
+        } else if let Some(stream) = self.conns[conn].trailing {
+            self.stream_arrived(stream, offset);
         }
     }
 

@@ -398,7 +398,7 @@ impl Shard {
         let conn = self.streams[stream].live_conn()?;
         self.release_claims(stream, now);
         self.leave_lists(stream);
-        self.conn_mut(conn).retract();
+        self.retract_output(conn);
         let entry = &mut self.streams[stream];
         entry.attachment = Attachment::None;
         entry.probe = None;
