@@ -5,6 +5,7 @@ use super::{
     model::Class,
     sim::{Sim, note},
     socket::{Asked, Network, Peer},
+    wire::Id,
 };
 use moorline::core::Ending;
 
@@ -19,6 +20,7 @@ impl Sim {
         self.check_calls();
         self.check_messages();
         self.check_ends();
+        self.return_late();
     }
 
     fn finish_work(&mut self) {
@@ -123,6 +125,28 @@ impl Sim {
                     let silent_ms = self.now.ms - socket.written_ms;
                     assert!(silent_ms <= keep_alive_ms + 32, "socket {index}: no comment for {silent_ms} ms");
                 }
+            }
+        }
+    }
+
+    /// A cursor of a stream that was forgotten long ago goes on under new numbers.
+    fn return_late(&mut self) {
+        if !self.scenario.evicts {
+            return;
+        }
+        for socket in &mut self.sockets {
+            socket.peer = Peer::Closed;
+        }
+        self.advance(self.config.replay_ttl_ms + 1_000);
+        for agent in 0..self.agents.len() {
+            let listened = |id: &&String| Id::parse(id).stream.0 == 'l';
+            let cursor = self.agents[agent].seen_ids.iter().find(listened).cloned();
+            let session = self.agents[agent].session.filter(|session| self.model.sessions[*session].is_alive);
+            if let (Some(session), Some(cursor)) = (session, cursor) {
+                self.get(agent, session, Some(cursor));
+                self.settle();
+                self.announce(session, Class::Other);
+                self.settle();
             }
         }
     }
