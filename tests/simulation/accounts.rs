@@ -161,6 +161,7 @@ impl Sim {
             let exchange = &socket.exchanges[call.exchange];
             let closed_early = exchange.is_over && exchange.is_stream;
             let was_healthy = !closed_early
+                && !(socket.is_closed() && socket.ending.is_none())
                 && socket.ending != Some(Ending::Cut)
                 && socket.peer == Peer::Open
                 && socket.network != Network::Black
