@@ -160,8 +160,9 @@ impl Sim {
             let socket = &self.sockets[call.socket];
             let exchange = &socket.exchanges[call.exchange];
             let closed_early = exchange.is_over && exchange.is_stream;
+            let strayed = socket.is_closed() && socket.ending.is_none();
             let was_healthy = !closed_early
-                && !(socket.is_closed() && socket.ending.is_none())
+                && !strayed
                 && socket.ending != Some(Ending::Cut)
                 && socket.peer == Peer::Open
                 && socket.network != Network::Black
