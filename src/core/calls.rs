@@ -30,7 +30,7 @@ use crate::{core::conn::State, limits};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 /// A POST with calls in flight.
 #[derive(Debug)]
@@ -479,7 +479,7 @@ impl Shard {
     }
 
     /// Answers a call that subscribes to a resource.
-    pub(super) fn subscribe_call(&mut self, call: CallSlot, uri: std::sync::Arc<str>, now: Now) {
+    pub(super) fn subscribe_call(&mut self, call: CallSlot, uri: Arc<str>, now: Now) {
         let answer = match self.subscriptions.add(self.session_of_call(call), uri) {
             Ok(()) => Ok(Bytes::from_static(b"{}")),
             Err(Full) => {

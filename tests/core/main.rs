@@ -12,3 +12,4 @@ mod listeners;
 mod queue;
 mod recovery;
 mod replay;
+mod subscriptions;

@@ -6,12 +6,14 @@
 use super::super::{Context, Failure};
 use std::pin::Pin;
 
+type Now<A, T> = dyn Fn(&A, &Context) -> Result<T, Failure>;
+type Start<A, T> = dyn Fn(&A, Context) -> Result<Later<T>, Failure>;
 type Later<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
 /// A handler that reads its arguments from an `A` and makes a `T`.
 pub(super) enum Handler<A: ?Sized, T> {
-    Now(Box<dyn Fn(&A, &Context) -> Result<T, Failure>>),
-    Later(Box<dyn Fn(&A, Context) -> Result<Later<T>, Failure>>),
+    Now(Box<Now<A, T>>),
+    Later(Box<Start<A, T>>),
 }
 
 impl<A: ?Sized, T: 'static> Handler<A, T> {

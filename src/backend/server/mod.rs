@@ -89,16 +89,19 @@ pub struct Server {
     hooks: Hooks,
 }
 
+/// Something that happens, told to whoever wants to know.
+type Hook<T> = Option<Box<dyn Fn(T)>>;
+type HookOf<T> = Option<Box<dyn for<'a> Fn(&'a T)>>;
 type Answer = Pin<Box<dyn Future<Output = Result<Reply, RpcError>>>>;
 
 /// What else it reacts to.
 #[derive(Default)]
 struct Hooks {
     otherwise: Option<Box<dyn Fn(Request, Context) -> Answer>>,
-    started: Option<Box<dyn Fn(Outlet)>>,
-    session_started: Option<Box<dyn Fn(&Request)>>,
-    session_ended: Option<Box<dyn Fn(SessionKey)>>,
-    notified: Option<Box<dyn Fn(&Notified)>>,
+    started: Hook<Outlet>,
+    session_started: HookOf<Request>,
+    session_ended: Hook<SessionKey>,
+    notified: HookOf<Notified>,
 }
 
 /// A list a server offers.
