@@ -1,6 +1,7 @@
 //! What HTTP costs per request: parsing a typical head, taking a small body, writing the reply's head.
 //!
 //! The grammar alone (`httparse`) is measured beside it, so that the price of our own rules is visible.
+#![allow(missing_docs, reason = "the macro of criterion makes a public function without any")]
 
 use bytes::BytesMut;
 use criterion::{Criterion, criterion_group, criterion_main};

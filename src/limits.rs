@@ -26,8 +26,9 @@ pub const TRAILER_BYTES_MAX: usize = 4 * 1024;
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Read buffer lent to a connection that has something to say.
 pub const READ_BUFFER_BYTES: usize = 8 * 1024;
-/// Read buffers kept per shard for reuse; beyond it they are freed.
-pub const READ_BUFFERS_POOLED: usize = 256;
+/// Read buffers kept per shard for reuse; beyond it they are freed. One is lent at a time, and stays with its
+/// connection only while a message is unfinished.
+pub const READ_BUFFERS_POOLED: usize = 8;
 
 // --- JSON-RPC -----------------------------------------------------------------------------------
 
@@ -60,6 +61,8 @@ pub const REPLAY_EVENTS_MAX: usize = 1024;
 pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
 /// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
 pub const REPLAY_TTL_MS: u64 = 120_000;
+/// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
+pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.

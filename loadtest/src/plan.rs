@@ -56,6 +56,25 @@ pub(crate) struct Publishing {
     pub(crate) trigger: Trigger,
     /// Time between publications, in milliseconds.
     pub(crate) every_ms: u64,
+    /// How a received notification is matched with its publication.
+    pub(crate) recognition: Recognition,
+}
+
+/// How a received notification is matched with its publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Recognition {
+    /// By a marker in its text.
+    Marker,
+    /// By its place among the notifications of its session.
+    Order,
+}
+
+impl Recognition {
+    /// What a template of a publication allows.
+    pub(crate) fn of(template: &str) -> Self {
+        if template.contains("{marker}") { Self::Marker } else { Self::Order }
+    }
 }
 
 /// What makes a server publish.

@@ -293,7 +293,7 @@ impl Shard {
         }
     }
 
-    fn refused_envelope(&self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
+    fn refused_envelope(&mut self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
         match request.session {
             SessionField::Absent => Refused::of_envelope(error),
             SessionField::Unknown | SessionField::Id(_) => match self.require_session(request.session) {
@@ -502,6 +502,9 @@ impl Shard {
         self.sessions[session].active_ms = now.ms;
         let in_vain =
             self.posts[post].kind == PostKind::Initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
+        if in_vain {
+            self.sessions[session].phase = Phase::Rejected;
+        }
         match outcome {
             Outcome::Answered(answer) => self.respond(post, &entry.id, answer, now),
             Outcome::TimedOut => {
@@ -661,13 +664,16 @@ impl Shard {
         }
     }
 
-    /// The id that the reply to an `initialize` carries. From here on the session can be found.
+    /// The id that the reply to an `initialize` carries, unless it was refused. From here on the session can be found.
     fn announce_session(&mut self, post: PostSlot) -> Option<[u8; super::ids::SessionId::LEN]> {
         let entry = &self.posts[post];
         if entry.kind != PostKind::Initialize {
             return None;
         }
         let session = entry.session;
+        if self.sessions[session].phase == Phase::Rejected {
+            return None;
+        }
         self.sessions[session].phase = Phase::Handshake;
         Some(self.session_id(session).encode())
     }

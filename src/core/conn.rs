@@ -166,10 +166,10 @@ impl Conn {
         self.written.saturating_sub(unacknowledged as u64)
     }
 
-    /// Takes back frames of which nothing was written or lent.
-    pub(super) fn retract(&mut self) {
+    /// Everything queued by now is written before anything that could be taken back.
+    pub(super) fn pin_output(&mut self) {
         if let Some(output) = &mut self.output {
-            output.retract();
+            output.pin();
         }
     }
 
@@ -222,7 +222,7 @@ impl Shard {
 
     /// Asks the shell to end a connection. Its stream leaves the lists at once; what arrived of it is settled when the
     /// shell reports.
-    pub(super) fn close_conn(&mut self, conn: ConnSlot, ending: Ending, now: Now) {
+    pub(super) fn close_conn(&mut self, conn: ConnSlot, ending: Ending) {
         if matches!(self.conns[conn].state, State::Closing(earlier) if earlier >= ending) {
             return;
         }
@@ -235,7 +235,7 @@ impl Shard {
         self.effects.push_back(Effect::Close(self.conn_key(conn), ending));
         let state = std::mem::replace(&mut self.conns[conn].state, State::Closing(ending));
         match state {
-            State::Streaming(stream) => self.suspend_stream(stream, conn, now),
+            State::Streaming(stream) => self.suspend_stream(stream, conn),
             State::Waiting(post) => self.posts[post].conn = None,
             State::Idle
             | State::Head
@@ -253,22 +253,20 @@ impl Shard {
         match self.conns[conn].state {
             State::Idle | State::Head | State::Body(_) => {
                 self.settle_trailing(conn, offset, now);
-                self.close_conn(conn, Ending::Gone, now);
+                self.close_conn(conn, Ending::Gone);
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
                 // What goes to another stream must not be written here, too.
-                self.conns[conn].retract();
+                self.retract_output(conn);
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
                 self.finish_reply(conn, Afterwards::Close, now);
             }
-            State::Streaming(_)
-            | State::Waiting(_)
-            | State::Flushing(_)
-            | State::Moving
-            | State::Closing(_) => {}
+            // It may still read; what it has read so far is evidence.
+            State::Streaming(stream) => self.stream_measured(stream, offset, now),
+            State::Waiting(_) | State::Flushing(_) | State::Moving | State::Closing(_) => {}
         }
         self.arm_conn(conn);
     }
@@ -281,7 +279,7 @@ impl Shard {
             self.conns[conn].state = State::Flushing(Afterwards::Close);
             self.detach(stream, offset, now);
         }
-        self.close_conn(conn, Ending::Gone, now);
+        self.close_conn(conn, Ending::Gone);
     }
 
     /// The shell is done with the connection: its slot is free.
@@ -317,7 +315,13 @@ impl Shard {
         }
     }
 
-    /// Takes the connection and what it sent out of this shard.
+    /// Whether the connection is still to be moved: its end may have come first.
+    pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
+        matches!(self.conns[conn].state, State::Moving)
+    }
+
+    /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
+    /// it.
     pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
         let key = self.conn_key(conn);
         let entry = self.remove_conn(conn);
@@ -505,6 +509,17 @@ impl Shard {
         self.queue_frame(conn, [Piece::Owned(bytes)], now);
     }
 
+    /// Takes back frames of which nothing was written or lent, save what was pinned.
+    pub(super) fn retract_output(&mut self, conn: ConnSlot) {
+        let entry = &mut self.conns[conn];
+        if let Some(output) = &mut entry.output {
+            output.retract();
+        }
+        entry.output.take_if(|output| output.is_empty());
+        // With nothing to write the next comment may be due before the write deadline that the timer was armed for.
+        self.arm_conn(conn);
+    }
+
     fn list_output(&mut self, conn: ConnSlot) {
         if self.conns[conn].listing == Listing::Unlisted {
             self.conns[conn].listing = Listing::Listed;
@@ -552,11 +567,10 @@ impl Shard {
 
     fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
         let entry = &mut self.conns[conn];
+        self.counters.comments += 1;
         entry.comment = Comment::None;
         let rest = &sse::comment(entry.transfer)[count..];
-        if rest.is_empty() {
-            self.counters.comments += 1;
-        } else {
+        if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
     }
@@ -594,9 +608,8 @@ impl Shard {
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
         let entry = &self.conns[conn];
-        let close = afterwards == Afterwards::Close
-            || entry.persistence == Persistence::Close
-            || self.drain.is_some();
+        let close =
+            afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
         if close {
             return self.close_orderly(conn, now);
         }
@@ -617,7 +630,7 @@ impl Shard {
 
     /// Ends a connection on which everything was written; the peer gets a moment to end it, too.
     fn close_orderly(&mut self, conn: ConnSlot, now: Now) {
-        self.close_conn(conn, Ending::Orderly, now);
+        self.close_conn(conn, Ending::Orderly);
         self.conns[conn].progress_ms = now.ms;
         self.arm_conn(conn);
     }
@@ -626,6 +639,8 @@ impl Shard {
 
     /// Queues a reply of head and body, after which the exchange is over.
     pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[u8], now: Now) {
+        let mut head = *head;
+        head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
         self.conns[conn].persistence = head.exchange.persistence;
@@ -636,19 +651,26 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
-        let exchange = facts.exchange(&self.date);
+        let mut exchange = facts.exchange(&self.date);
+        exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         refusal.write(facts.method, exchange, &mut out);
-        self.conns[conn].persistence = facts.persistence.and(refusal.persistence);
+        self.conns[conn].persistence = exchange.persistence.and(refusal.persistence);
         self.queue_bytes(conn, out.freeze(), now);
         self.finish_reply(conn, Afterwards::AsAgreed, now);
     }
 
+    /// What the server wants of connections: one that stops says so with every reply.
+    fn persistence(&self) -> Persistence {
+        if self.draining() { Persistence::Close } else { Persistence::Keep }
+    }
+
     /// Decides how a stream on this connection is framed, and what follows it.
     pub(super) fn agree_on_stream(&mut self, conn: ConnSlot, facts: &ReplyFacts) {
+        let persistence = self.persistence();
         let entry = &mut self.conns[conn];
         (entry.transfer, entry.persistence) = match facts.version {
-            Version::Http11 => (Transfer::Chunked, facts.persistence),
+            Version::Http11 => (Transfer::Chunked, facts.persistence.and(persistence)),
             Version::Http10 => (Transfer::CloseDelimited, Persistence::Close),
         };
     }
@@ -704,11 +726,11 @@ impl Shard {
 
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
-            State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone, now),
+            State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
             State::Closing(Ending::Gone | Ending::Cut) | State::Moving => {}
             _ if self.conns[conn].has_output() => {
                 self.counters.connections_stalled += 1;
-                self.close_conn(conn, Ending::Cut, now);
+                self.close_conn(conn, Ending::Cut);
             }
             State::Idle => self.idle_overdue(conn, now),
             State::Head => {
@@ -733,7 +755,7 @@ impl Shard {
             self.effects.push_back(Effect::Measure(key));
             return;
         }
-        self.close_conn(conn, Ending::Gone, now);
+        self.close_conn(conn, Ending::Gone);
     }
 
     fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
@@ -778,21 +800,22 @@ impl Shard {
         self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.stream_measured(stream, offset, now);
+        } else if let Some(stream) = self.conns[conn].trailing {
+            self.stream_arrived(stream, offset);
         }
     }
 
     /// The stream's connection is being ended: it is not live any more, but what arrived is not known yet.
-    fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot, now: Now) {
+    fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot) {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
         self.conns[conn].trailing = Some(stream);
-        self.elect(self.streams[stream].session, now);
     }
 
     /// Ends everything on this connection that a stop of the server ends.
     pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
         match self.conns[conn].state {
-            State::Idle => self.close_conn(conn, Ending::Gone, now),
+            State::Idle => self.close_conn(conn, Ending::Gone),
             State::Streaming(stream)
                 if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
             {

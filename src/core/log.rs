@@ -17,6 +17,12 @@ pub(super) struct Event {
     pub(super) message: Message,
 }
 
+impl Event {
+    fn is_arrived_signal(&self) -> bool {
+        self.delivery == Delivery::Acked && matches!(self.message.class, Class::Signal(_))
+    }
+}
+
 /// How far an event has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
@@ -86,6 +92,14 @@ impl Log {
         }
     }
 
+    /// Where that event ends on the present attachment's connection, while it is not known to have arrived.
+    pub(super) fn written_end(&self, sequence: u32) -> Option<u64> {
+        self.events.iter().find(|event| event.sequence == sequence).and_then(|event| match event.delivery {
+            Delivery::Written { end } => Some(end),
+            Delivery::Unsent | Delivery::Acked => None,
+        })
+    }
+
     /// What was written to an attachment that is no more counts as unsent.
     pub(super) fn forget_writes(&mut self) {
         for event in &mut self.events {
@@ -103,12 +117,7 @@ impl Log {
                 event.delivery = Delivery::Acked;
             }
         }
-        let arrived_signal = |event: &Event| {
-            event.sequence > cursor
-                && event.delivery == Delivery::Acked
-                && matches!(event.message.class, Class::Signal(_))
-        };
-        let removed = self.remove_where(arrived_signal);
+        let removed = self.remove_where(|event| event.sequence > cursor && event.is_arrived_signal());
         for event in self.events.iter_mut().filter(|event| event.sequence > cursor) {
             event.delivery = Delivery::Unsent;
         }
@@ -128,9 +137,9 @@ impl Log {
         unacked
     }
 
-    /// Whether anything is after `cursor`.
+    /// Whether a replay after `cursor` would write anything.
     pub(super) fn reaches_beyond(&self, cursor: u32) -> bool {
-        self.events.back().is_some_and(|last| last.sequence > cursor)
+        self.events.iter().any(|event| event.sequence > cursor && !event.is_arrived_signal())
     }
 
     /// When the oldest event was logged.

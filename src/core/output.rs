@@ -2,8 +2,8 @@
 //!
 //! Owns pieces in order, each marked when it ends a frame. Exists only while it holds something (the shard
 //! keeps a few emptied ones for reuse). Invariants: `bytes` is the sum of the pieces; the first piece starts at
-//! the first unwritten byte; the first `lent` bytes are with the kernel and are never taken back; a frame of which
-//! a byte was written or lent is always finished.
+//! the first unwritten byte; the first `lent` bytes are with the kernel and are never taken back, nor are the first
+//! `pinned` ones; a frame of which a byte was written or lent is always finished.
 
 use super::seam::{Inline, Piece};
 use crate::limits::SLICES_PER_WRITE_MAX;
@@ -29,6 +29,7 @@ pub(super) struct Output {
     pieces: VecDeque<(Piece, Boundary)>,
     bytes: usize,
     lent: usize,
+    pinned: usize,
     progress: Progress,
 }
 
@@ -72,6 +73,7 @@ impl Output {
         assert!(count <= self.bytes, "more written than was queued");
         self.bytes -= count;
         self.lent = 0;
+        self.pinned = self.pinned.saturating_sub(count);
         while count > 0 {
             let (piece, _) = self.pieces.front_mut().expect("bytes are in pieces");
             let len = piece.len();
@@ -89,18 +91,24 @@ impl Output {
         }
     }
 
-    /// Takes back every frame of which no byte is with the kernel or written.
+    /// What waits now is written whatever happens: a reply's head is not taken back with the events after it.
+    pub(super) fn pin(&mut self) {
+        self.pinned = self.bytes;
+    }
+
+    /// Takes back every frame that is not pinned and of which no byte is with the kernel or written.
     pub(super) fn retract(&mut self) {
         let kept = self.pieces_started();
         let retracted: usize = self.pieces.drain(kept..).map(|(piece, _)| piece.len()).sum();
         self.bytes -= retracted;
     }
 
-    /// How many pieces, from the front, belong to frames already started.
+    /// How many pieces, from the front, belong to frames already started, or pinned.
     fn pieces_started(&self) -> usize {
+        let fixed = self.lent.max(self.pinned);
         let (mut seen, mut progress) = (0, self.progress);
         for (index, (piece, boundary)) in self.pieces.iter().enumerate() {
-            if progress == Progress::FrameStart && seen >= self.lent {
+            if progress == Progress::FrameStart && seen >= fixed {
                 return index;
             }
             seen += piece.len();
@@ -178,6 +186,19 @@ mod tests {
         output.push(piece("later"), Boundary::FrameEnd);
         output.retract();
         assert_eq!(rest(&output), "abcdefgh");
+    }
+
+    #[test]
+    fn what_is_pinned_is_not_taken_back_until_it_is_written() {
+        for written in 0..=12 {
+            let mut output = two_frames();
+            output.pin();
+            output.push(piece("late"), Boundary::FrameEnd);
+            output.advance(written);
+            output.retract();
+            let expected = if written <= 8 { &"abcdefgh"[written..] } else { &"abcdefghlate"[written..] };
+            assert_eq!(rest(&output), expected, "{written} written");
+        }
     }
 
     #[test]

@@ -124,16 +124,19 @@ impl Queue {
         }
     }
 
-    /// Drops messages until `newcomer` fits; `None` if it cannot.
+    /// Drops messages until `newcomer` fits. `None`, and nothing is dropped, if it cannot.
     fn make_room(&mut self, newcomer: &Message) -> Option<usize> {
+        if !overflows(self.messages.len(), self.bytes, newcomer) {
+            return Some(0);
+        }
+        let staying = || self.messages.iter().filter(|message| !yields(&message.class, &newcomer.class));
+        let staying_bytes = staying().map(|message| message.payload.len()).sum();
+        if overflows(staying().count(), staying_bytes, newcomer) {
+            return None;
+        }
         let mut dropped = 0;
-        while self.messages.len() >= QUEUE_MESSAGES_MAX
-            || (self.bytes + newcomer.payload.len() > QUEUE_BYTES_MAX && !self.messages.is_empty())
-        {
+        while overflows(self.messages.len(), self.bytes, newcomer) {
             let victim = self.most_expendable()?;
-            if newcomer.class == Class::Request && expendability(&self.messages[victim].class) == Some(2) {
-                return None;
-            }
             self.remove(victim);
             dropped += 1;
         }
@@ -153,6 +156,22 @@ impl Queue {
     fn remove(&mut self, index: usize) {
         let removed = self.messages.remove(index).expect("an index of this queue");
         self.bytes -= removed.payload.len();
+    }
+}
+
+/// Whether a queue of that many messages and bytes has no room for one more. An empty one always has.
+fn overflows(messages: usize, bytes: usize, newcomer: &Message) -> bool {
+    let too_many = messages >= QUEUE_MESSAGES_MAX;
+    too_many || (messages > 0 && bytes + newcomer.payload.len() > QUEUE_BYTES_MAX)
+}
+
+/// Whether a message may be dropped for the newcomer: never for one that would have to go before it, and none but
+/// progress and log messages for a request, which can be refused instead.
+fn yields(waiting: &Class, newcomer: &Class) -> bool {
+    match (expendability(waiting), expendability(newcomer)) {
+        (None, _) => false,
+        (Some(waiting), Some(newcomer)) => waiting <= newcomer,
+        (Some(waiting), None) => waiting < 2,
     }
 }
 

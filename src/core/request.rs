@@ -186,7 +186,7 @@ impl Shard {
         }
     }
 
-    fn judge(&self, head: &Head<'_>, cors: Cors<'_>) -> Result<Verdict, Refusal> {
+    fn judge(&mut self, head: &Head<'_>, cors: Cors<'_>) -> Result<Verdict, Refusal> {
         self.config.policy.locate(head.target)?;
         match head.method {
             Method::Get | Method::Post | Method::Delete => {}
@@ -246,7 +246,7 @@ impl Shard {
                 self.reply_empty(conn, &request.reply, Status::NoContent, now);
             }
             Verdict::Post(request, expect) => {
-                if expect == Expect::Continue && !self.has_input(conn) {
+                if expect == Expect::Continue && !request.decoder.is_done() && !self.has_input(conn) {
                     self.queue_frame(conn, [Piece::Static(CONTINUE_100)], now);
                 }
                 self.await_body(conn, request, now);
@@ -269,6 +269,8 @@ impl Shard {
     fn move_conn(&mut self, conn: ConnSlot, shard: ShardId) {
         let key = self.conn_key(conn);
         self.conn_mut(conn).state = State::Moving;
+        // It is counted where it is answered.
+        self.counters.requests -= 1;
         let refusal = http::reply::BUSY_503;
         self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes: BytesMut::new(), refusal }));
     }
@@ -276,16 +278,20 @@ impl Shard {
     // --- Sessions of requests --------------------------------------------------------------------
 
     /// The live session a request names.
-    pub(super) fn require_session(&self, session: SessionField) -> Result<SessionSlot, Refusal> {
-        match session {
-            SessionField::Absent => Err(Refusal::session_missing()),
-            SessionField::Unknown => Err(Refusal::session_unknown()),
-            SessionField::Id(id) => self.find_session(&id).ok_or_else(Refusal::session_unknown),
-        }
+    pub(super) fn require_session(&mut self, session: SessionField) -> Result<SessionSlot, Refusal> {
+        let live = match session {
+            SessionField::Absent => return Err(Refusal::session_missing()),
+            SessionField::Unknown => None,
+            SessionField::Id(id) => self.find_session(&id),
+        };
+        live.ok_or_else(|| {
+            self.counters.sessions_unknown += 1;
+            Refusal::session_unknown()
+        })
     }
 
     /// The refusal of a request, or the 404 if its session is no more: nothing may hide that from a client.
-    fn mask(&self, session: SessionField, refusal: Refusal) -> Refusal {
+    fn mask(&mut self, session: SessionField, refusal: Refusal) -> Refusal {
         match session {
             SessionField::Absent => refusal,
             SessionField::Unknown | SessionField::Id(_) => match self.require_session(session) {
@@ -295,7 +301,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn mask_refusal(&self, request: &Request, refusal: Refusal) -> Refusal {
+    pub(super) fn mask_refusal(&mut self, request: &Request, refusal: Refusal) -> Refusal {
         self.mask(request.session, refusal)
     }
 

@@ -20,8 +20,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Session {
     generation: Generation,
-    /// Two halves, so that the entry keeps the alignment of a word.
-    secret: [u64; 2],
+    /// As bytes, so that the entry keeps the alignment of a word.
+    secret: [u8; 16],
     pub(super) tag: Tag,
     pub(super) revision: Revision,
     pub(super) phase: Phase,
@@ -55,6 +55,8 @@ pub(super) struct Session {
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
+    /// The backend refused `initialize`: no one will ever know the id.
+    Rejected,
     /// `initialize` is with the backend: the id is not known to anyone yet.
     Initializing,
     /// The client has its id; the handshake deadline runs.
@@ -83,7 +85,7 @@ impl Generational for Session {
 impl Session {
     fn new(
         generation: Generation,
-        secret: u128,
+        secret: [u8; 16],
         tag: Tag,
         revision: Revision,
         client: ClientFeatures,
@@ -91,7 +93,7 @@ impl Session {
     ) -> Self {
         Session {
             generation,
-            secret: [(secret >> 64) as u64, (secret & u128::from(u64::MAX)) as u64],
+            secret,
             tag,
             revision,
             phase: Phase::Initializing,
@@ -124,7 +126,7 @@ impl Session {
     }
 
     pub(super) fn secret(&self) -> u128 {
-        u128::from(self.secret[0]) << 64 | u128::from(self.secret[1])
+        u128::from_le_bytes(self.secret)
     }
 }
 
@@ -144,7 +146,7 @@ impl Shard {
         let mut random = [0; 20];
         self.entropy.fill(&mut random);
         let (secret, tag) = random.split_at(16);
-        let secret = u128::from_le_bytes(secret.try_into().expect("16 bytes"));
+        let secret = secret.try_into().expect("16 bytes");
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
         let session = self.sessions.insert(Session::new(generation, secret, tag, revision, client, now));
@@ -158,7 +160,7 @@ impl Shard {
             return None;
         }
         let (slot, session) = self.sessions.at(id.slot as usize)?;
-        let known = session.phase != Phase::Initializing;
+        let known = session.phase >= Phase::Handshake;
         (id.matches(session.secret()) && known).then_some(slot)
     }
 
@@ -173,23 +175,33 @@ impl Shard {
     /// A valid request or GET: the client came back, and is active.
     pub(super) fn touch_session(&mut self, session: SessionSlot, now: Now) {
         let entry = &mut self.sessions[session];
-        entry.phase = entry.phase.max(Phase::Open);
         entry.active_ms = now.ms;
+        if entry.phase < Phase::Open {
+            entry.phase = Phase::Open;
+            // The idle clock may be shorter than what is left of the handshake's.
+            let (timer, deadline_ms) = (entry.timer, now.ms + self.config.session_idle_timeout_ms);
+            let timer = self.arm_no_later(timer, deadline_ms, Deadline::Session(session));
+            self.sessions[session].timer = Some(timer);
+        }
     }
 
-    /// The session's deadline passed: end it, or see that it is alive and look again later.
+    /// The session's deadline passed: end it, or see that it is alive and look again later. Until the client came back
+    /// that is the handshake's; while the backend works on `initialize` it is the backend that is slow.
     pub(super) fn session_expired(&mut self, session: SessionSlot, now: Now) {
-        let entry = &mut self.sessions[session];
-        entry.timer = None;
-        if entry.phase < Phase::Open {
-            return self.end_session(session, SessionEnd::Handshake, now);
-        }
-        if entry.calls_in_flight > 0 || self.has_attached_stream(session) {
+        self.sessions[session].timer = None;
+        if self.sessions[session].calls_in_flight > 0 || self.has_attached_stream(session) {
             self.sessions[session].active_ms = now.ms;
         }
-        let deadline_ms = self.sessions[session].active_ms + self.config.session_idle_timeout_ms;
+        let entry = &self.sessions[session];
+        let (allowed_ms, end) = match entry.phase {
+            Phase::Rejected | Phase::Initializing | Phase::Handshake => {
+                (self.config.handshake_timeout_ms, SessionEnd::Handshake)
+            }
+            Phase::Open | Phase::Initialized => (self.config.session_idle_timeout_ms, SessionEnd::Idle),
+        };
+        let deadline_ms = entry.active_ms + allowed_ms;
         if deadline_ms <= now.ms {
-            return self.end_session(session, SessionEnd::Idle, now);
+            return self.end_session(session, end, now);
         }
         self.arm_session(session, deadline_ms);
     }

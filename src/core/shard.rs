@@ -45,6 +45,7 @@ pub struct Shard {
     pub(super) date: DateText,
     date_unix_s: u64,
     /// Emptied output queues, for reuse.
+    #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
     pub(super) outputs: Vec<Box<Output>>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
@@ -263,7 +264,10 @@ impl Shard {
                 self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
             }),
             Tell::Request(request) => match self.find_session_key(request.session) {
-                Some(session) => Some(self.ask_client(session, request, now)),
+                Some(session) => {
+                    self.ask_client(session, request, now);
+                    Some(())
+                }
                 None => {
                     self.ask(Ask::Answered(request.id, Err(super::asks::session_ended())));
                     None
@@ -325,8 +329,10 @@ impl Shard {
             match self.effects.pop_front()? {
                 // The connection's slot stays taken until the shell takes the descriptor.
                 Effect::Move(moved) => match self.find_conn(moved.conn) {
-                    Some(conn) => return Some(Effect::Move(self.depart(conn, moved.shard))),
-                    None => continue,
+                    Some(conn) if self.is_moving(conn) => {
+                        return Some(Effect::Move(self.depart(conn, moved.shard)));
+                    }
+                    Some(_) | None => continue,
                 },
                 effect => return Some(effect),
             }

@@ -5,7 +5,7 @@
 //! written yet waits in exactly one place and a lost connection loses nothing. About 72 bytes while idle.
 //!
 //! Invariants: a live or ending attachment and its connection name each other; an entry exists while it is attached,
-//! while its request runs, or while its log holds something; sequence numbers of a (kind, number) pair never repeat,
+//! while its request runs, while its log holds something, or to remember that a response was lost; sequence numbers of a (kind, number) pair never repeat,
 //! also after the entry was forgotten.
 
 use super::{
@@ -45,7 +45,7 @@ pub(super) struct Stream {
     pub(super) log: Option<Box<Log>>,
     pub(super) probe: Option<Box<Probe>>,
     pub(super) timer: Option<TimerId>,
-    /// A response left the log before there was evidence of its arrival.
+    /// A response was evicted before there was evidence of its arrival.
     pub(super) response: ResponseKept,
     /// The connection offset at which the first event id ends that the client may not have got; 0 once it has one.
     pub(super) unnamed_until: u64,
@@ -112,6 +112,8 @@ pub(super) enum ResponseKept {
 pub(super) struct Probe {
     pub(super) offset: u64,
     pub(super) deadline_ms: u64,
+    /// What was known before the question.
+    pub(super) before: Trust,
 }
 
 /// Why a stream ends.
@@ -141,6 +143,21 @@ impl Stream {
             Attachment::Live(conn) => Some(conn),
             Attachment::None | Attachment::Ending(_) => None,
         }
+    }
+
+    /// What is known of the peer; one that is asked again stays demoted until it answers.
+    pub(super) fn standing(&self) -> Trust {
+        match (self.trust, &self.probe) {
+            (Trust::Probed, Some(probe)) => probe.before,
+            (trust, _) => trust,
+        }
+    }
+
+    /// Whether a detached stream is still good for something: more to come, more to replay, or, for the replay time, the
+    /// knowledge that a response was lost.
+    pub(super) fn is_kept(&self) -> bool {
+        let lost = self.response == ResponseKept::Lost && self.timer.is_some();
+        self.post.is_some() || self.log.is_some() || lost
     }
 
     /// Whether an event id was written to the client.
@@ -223,7 +240,7 @@ impl Shard {
     /// Removes the entry if nothing needs it any more.
     pub(super) fn forget_if_done(&mut self, stream: StreamSlot) {
         let entry = &self.streams[stream];
-        if entry.attachment == Attachment::None && entry.post.is_none() && entry.log.is_none() {
+        if entry.attachment == Attachment::None && !entry.is_kept() {
             self.forget_stream(stream);
         }
     }
@@ -291,6 +308,7 @@ impl Shard {
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
+        self.conns[conn].pin_output();
         self.conns[conn].state = State::Streaming(stream);
     }
 
@@ -380,7 +398,7 @@ impl Shard {
         let conn = self.streams[stream].live_conn()?;
         self.release_claims(stream, now);
         self.leave_lists(stream);
-        self.conn_mut(conn).retract();
+        self.retract_output(conn);
         let entry = &mut self.streams[stream];
         entry.attachment = Attachment::None;
         entry.probe = None;
@@ -402,7 +420,7 @@ impl Shard {
         let owner = &mut self.sessions[session];
         owner.replay_events += 1;
         owner.replay_bytes += bytes;
-        self.keep_log_bounds(stream);
+        self.keep_log_bounds(stream, now);
         self.arm_stream(stream, now.ms + self.config.replay_ttl_ms);
     }
 
@@ -471,7 +489,7 @@ impl Shard {
         let stalled = now.ms.saturating_sub(self.conns[conn].progress_ms) >= BURST_MS;
         if stalled && logged + queued > self.config.write_buffer_bytes {
             self.counters.connections_overflowed += 1;
-            self.close_conn(conn, Ending::Cut, now);
+            self.close_conn(conn, Ending::Cut);
         }
     }
 
@@ -480,9 +498,13 @@ impl Shard {
     /// Ends a request stream whose calls are done and whose events are all written.
     fn end_if_complete(&mut self, stream: StreamSlot, now: Now) {
         let entry = &mut self.streams[stream];
+        if entry.role != Role::Request || entry.post.is_some() {
+            return;
+        }
         let unsent = entry.log.as_mut().is_some_and(|log| log.next_unsent().is_some());
-        if entry.role == Role::Request && entry.post.is_none() && !unsent && entry.live_conn().is_some() {
-            self.end_superseded(stream, now);
+        let attached = entry.live_conn().is_some();
+        self.end_superseded(stream, now);
+        if attached && !unsent {
             self.end_stream(stream, EndOfStream::Complete, now);
         }
     }
@@ -567,9 +589,8 @@ impl Shard {
             Attachment::None | Attachment::Ending(_) => Unsent::Expires,
         };
         let limit_ms = now.ms.saturating_sub(ttl_ms);
-        if entry.attachment == Attachment::None
-            && entry.log.as_ref().and_then(|log| log.oldest_ms()) <= Some(limit_ms)
-        {
+        let oldest_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
+        if entry.attachment == Attachment::None && oldest_ms.is_some_and(|at_ms| at_ms <= limit_ms) {
             // Too old for a cursor, yet never delivered: it waits with what no stream was given.
             self.return_unacked(stream);
         }
@@ -586,6 +607,11 @@ impl Shard {
         if let Some(deadline_ms) = [log_deadline_ms, probe_deadline_ms].into_iter().flatten().min() {
             self.arm_stream(stream, deadline_ms);
         }
+        let entry = &mut self.streams[stream];
+        if entry.log.is_none() && entry.post.is_none() {
+            // Nobody will ask for a response that old.
+            entry.response = ResponseKept::Yes;
+        }
         self.forget_if_done(stream);
     }
 
@@ -593,7 +619,7 @@ impl Shard {
 
     /// Evicts the session's oldest events until its logs are within bounds. A response goes last, and never for the
     /// sake of its own arrival.
-    fn keep_log_bounds(&mut self, newest: StreamSlot) {
+    fn keep_log_bounds(&mut self, newest: StreamSlot, now: Now) {
         let session = self.streams[newest].session;
         while self.logs_overflow(session) {
             let Some((stream, sequence)) = self.oldest_evictable(session, newest) else { return };
@@ -601,6 +627,34 @@ impl Shard {
             let removed = log.evict(sequence);
             self.counters.events_evicted += removed.events as u64;
             self.account_removed(stream, removed);
+            if removed.unacked_responses > 0 {
+                self.response_lost(stream, now);
+            }
+            if stream != newest {
+                self.forget_if_done(stream);
+            }
+        }
+    }
+
+    /// An unacknowledged response was evicted: as long as it would have been kept, cursors of its stream are refused. The
+    /// oldest of too many such streams is forgotten.
+    fn response_lost(&mut self, stream: StreamSlot, now: Now) {
+        self.streams[stream].response = ResponseKept::Lost;
+        if let Some(timer) = self.streams[stream].timer.take() {
+            self.wheel.cancel(timer);
+        }
+        self.arm_stream(stream, now.ms + self.config.replay_ttl_ms);
+        let lost: Vec<_> = self
+            .streams_of(self.streams[stream].session)
+            .filter(|slot| self.streams[*slot].response == ResponseKept::Lost)
+            .collect();
+        if lost.len() > crate::limits::LOST_RESPONSES_PER_SESSION_MAX
+            && let Some(oldest) = lost.last().copied()
+        {
+            self.streams[oldest].response = ResponseKept::Yes;
+            if oldest != stream {
+                self.forget_if_done(oldest);
+            }
         }
     }
 
@@ -619,7 +673,8 @@ impl Shard {
                     Some((at_ms, stream, sequence))
                 })
                 .filter(|(_, stream, sequence)| (*stream, *sequence) != last)
-                .min_by_key(|(at_ms, _, _)| *at_ms)
+                // Of those of one moment, the stream attached longest ago.
+                .reduce(|best, next| if next.0 <= best.0 { next } else { best })
                 .map(|(_, stream, sequence)| (stream, sequence))
         })
     }
@@ -627,9 +682,6 @@ impl Shard {
     /// Keeps the session's sums right after events left a log, and drops an empty log.
     pub(super) fn account_removed(&mut self, stream: StreamSlot, removed: Removed) {
         let entry = &mut self.streams[stream];
-        if removed.unacked_responses > 0 {
-            entry.response = ResponseKept::Lost;
-        }
         if entry.log.as_ref().is_some_and(|log| log.is_empty()) {
             entry.log = None;
         }

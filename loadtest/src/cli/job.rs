@@ -9,8 +9,8 @@ use super::args::{
 use crate::clock::Moment;
 use crate::http::request::Wording;
 use crate::net::target::Target;
-use crate::parent::{Job, Readiness, Wish, preflight};
-use crate::plan::{Calls, Plan, Publishing, Scenario, Storms, ToolCall, Trigger};
+use crate::parent::{Job, Readiness, Wanted, Wish, preflight};
+use crate::plan::{Calls, Plan, Publishing, Recognition, Scenario, Storms, ToolCall, Trigger};
 use crate::scenario::mix::Action;
 
 /// The parts of a job that differ between scenarios.
@@ -76,7 +76,11 @@ fn call(args: &CallArgs) -> Result<Shape> {
 }
 
 fn notify(args: &NotifyArgs) -> Result<Shape> {
-    let by_tool = Publishing { trigger: Trigger::Tool, every_ms: args.publish.every };
+    let by_tool = Publishing {
+        trigger: Trigger::Tool,
+        every_ms: args.publish.every,
+        recognition: Recognition::of(&args.tool.args),
+    };
     Ok(Shape {
         name: "notify",
         clients_count: args.streams,
@@ -168,7 +172,8 @@ fn posting(args: &PublishArgs) -> Result<Option<Publishing>> {
     check_json("--publish-body", &args.publish_body)?;
     let targets = args.publish_url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?;
     let trigger = Trigger::Post { targets, body: args.publish_body.clone() };
-    Ok(Some(Publishing { trigger, every_ms: args.every }))
+    let recognition = Recognition::of(&args.publish_body);
+    Ok(Some(Publishing { trigger, every_ms: args.every, recognition }))
 }
 
 fn check_json(option: &str, text: &str) -> Result<()> {
@@ -178,11 +183,18 @@ fn check_json(option: &str, text: &str) -> Result<()> {
 }
 
 fn assemble(shape: Shape, run: &RunArgs) -> Result<Job> {
-    let Readiness { workers_count, warnings } = preflight(shape.clients_count, run.workers);
+    let targets: Vec<Target> = run.url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?;
+    let Readiness { workers_count, warnings } = preflight(&Wanted {
+        clients_count: shape.clients_count,
+        workers_count: run.workers,
+        targets: &targets,
+        sources_count: run.source.len(),
+        pids: &run.pid,
+    });
     let plan = Plan {
         worker_index: 0,
         workers_count: 1,
-        targets: run.url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?,
+        targets,
         wording: Wording {
             protocol_version: run.protocol_version.clone(),
             headers: run.header.iter().map(|line| header(line)).collect::<Result<_>>()?,

@@ -341,6 +341,7 @@ impl Fleet {
         let (step, ends_cleanly) = (client.step, client.exchange.may_end_with_connection());
         if step.awaits_answer() && client.may_send_again() {
             client.send_again();
+            self.notices.push_back((who, Notice::SentAgain));
             return self.dial(who);
         }
         client.unlink();
@@ -356,7 +357,7 @@ impl Fleet {
                 self.notices.push_back((who, Notice::Ended(ending)));
             }
             _ if ends_cleanly && errno.is_none() => self.finish_with_connection(who),
-            _ => self.fail(who, errno.map_or(Cause::Cut, Cause::Connection)),
+            _ => self.fail(who, errno.map_or(Cause::Cut, Cause::of)),
         }
     }
 

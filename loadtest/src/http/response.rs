@@ -293,8 +293,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
     use super::*;
 
+    /// Head, body, and whether the response ended and left the connection reusable.
+    type Seen = (Option<Head>, Vec<u8>, Option<bool>);
+
     /// Feeds `bytes` in steps of `step` and returns status, body, and whether and how it ended.
-    fn read(bytes: &[u8], step: usize) -> Result<(Option<Head>, Vec<u8>, Option<bool>), Malformed> {
+    fn read(bytes: &[u8], step: usize) -> Result<Seen, Malformed> {
         let mut response = Response::new();
         let (mut head, mut body, mut end) = (None, Vec::new(), None);
         for mut input in bytes.chunks(step) {

@@ -86,6 +86,13 @@ impl Receipts {
         is_first
     }
 
+    /// The publication that comes next for a client that missed none.
+    pub(crate) fn next_expected(&self, who: ClientId) -> Option<u32> {
+        let receiver = self.clients.get(who.index())?.as_ref()?;
+        let seen: u32 = receiver.seen.iter().map(|word| word.count_ones()).sum();
+        Some(receiver.joined_at + seen)
+    }
+
     /// Closes the books over the publications before `end_seq`.
     pub(crate) fn settle(mut self, end_seq: u32) -> BTreeMap<u32, Delivery> {
         for receiver in self.clients.iter().flatten() {

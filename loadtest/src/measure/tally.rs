@@ -10,10 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Latencies;
 
-/// Things that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Count {
+/// An enum whose members can all be listed.
+macro_rules! listed {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $member:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub(crate) enum $name { $($(#[$doc])* $member,)* }
+
+        impl $name {
+            /// All members.
+            pub(crate) const ALL: &[Self] = &[$(Self::$member,)*];
+        }
+    };
+}
+
+listed! {
+    /// Things that are counted.
+    Count {
     /// Sessions whose handshake was completed.
     SessionsOpened,
     /// Sessions ended by DELETE.
@@ -52,6 +66,8 @@ pub(crate) enum Count {
     RequestsQueued,
     /// Requests that were due and never sent, because no connection came free in time.
     RequestsUnsent,
+    /// Requests sent once more because the server had closed the idle connection.
+    SentAgain,
     /// Publications the server took.
     PublicationsAccepted,
     /// Publications that failed.
@@ -80,6 +96,7 @@ pub(crate) enum Count {
     PostsWithoutCursor,
     /// Open and end cycles of sessions within the measured time.
     Cycles,
+}
 }
 
 /// Things that are timed, in microseconds.

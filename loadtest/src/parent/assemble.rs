@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::conduct::Job;
+use super::conduct::{Job, Measured};
 use super::watch::Watch;
 use super::workers::{Fate, Workers};
 use crate::measure::process::Sample;
@@ -25,19 +25,18 @@ const LEAK_BYTES_MIN: f64 = 4.0 * 1_048_576.0;
 
 /// Everything a report is made from.
 #[derive(Debug)]
-pub(crate) struct Evidence<'a> {
-    pub(crate) job: &'a Job,
-    pub(crate) workers: &'a Workers,
-    pub(crate) watch: &'a Watch,
-    pub(crate) started_unix_ms: u64,
-    pub(crate) before: Sample,
-    pub(crate) from: Sample,
-    pub(crate) to: Sample,
-    pub(crate) after: Sample,
+pub(super) struct Evidence<'a> {
+    pub(super) job: &'a Job,
+    pub(super) workers: &'a Workers,
+    pub(super) watch: &'a Watch,
+    pub(super) started_unix_ms: u64,
+    pub(super) before: Sample,
+    pub(super) measured: Measured,
+    pub(super) after: Sample,
 }
 
 /// Makes the report.
-pub(crate) fn assemble(evidence: Evidence<'_>) -> Report {
+pub(super) fn assemble(evidence: Evidence<'_>) -> Report {
     let merged = merge(evidence.workers);
     let fanout = fanout(&merged);
     let mut tally = merged.tally;
@@ -182,8 +181,9 @@ fn server(evidence: &Evidence<'_>) -> Option<Server> {
     evidence.watch.has_pids().then(|| Server {
         pids: evidence.job.pids.clone(),
         before: evidence.before,
-        from: evidence.from,
-        to: evidence.to,
+        from: evidence.measured.from,
+        middle: evidence.measured.middle,
+        to: evidence.measured.to,
         after: evidence.after,
         steps: evidence.watch.steps.clone(),
     })
@@ -194,8 +194,8 @@ fn metrics(report: &Report, tally: &Tally) -> BTreeMap<String, f64> {
     let mut put = |name: String, value: f64| {
         metrics.insert(name, value);
     };
-    for (what, count) in &report.counts {
-        put(name(what), *count as f64);
+    for what in Count::ALL {
+        put(name(what), tally.of(*what) as f64);
     }
     for (what, distribution) in &report.latencies {
         for (suffix, micros) in percentiles(distribution) {
@@ -253,11 +253,17 @@ fn server_metrics(put: &mut impl FnMut(String, f64), server: &Server, report: &R
     if let Some(slope) = slope(server, |step| step.anonymous_bytes) {
         put("anonymous_bytes_per_stream".into(), slope);
     }
-    let cycles = tally.of(Count::Cycles);
-    if cycles > 0 {
-        let grown = server.to.rss_bytes as f64 - server.from.rss_bytes as f64;
-        put("leak_bytes_per_cycle".into(), grown / cycles as f64);
+    if let Some(("cycle", cycles)) = work(tally) {
+        put("leak_bytes_per_cycle".into(), kept_bytes(server) / cycles as f64);
     }
+}
+
+/// What the server grew by over the measured time, if it was still growing in the second half: caches and
+/// pools fill up early, a leak goes on.
+fn kept_bytes(server: &Server) -> f64 {
+    let grown = |from: Sample, to: Sample| to.rss_bytes as f64 - from.rss_bytes as f64;
+    let (whole, late) = (grown(server.from, server.to), grown(server.middle, server.to));
+    if late * 4.0 > whole { whole } else { (late * 2.0).max(0.0) }
 }
 
 /// Memory per client between the first and the last step of the ramp; with one step, from the start.

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::measure::process::Sample;
 use crate::plan::{Plan, Window};
 use crate::report::Report;
-use crate::wire::Order;
+use crate::wire::{Order, Progress};
 
 pub(crate) use super::live::Wish;
 
@@ -62,10 +62,18 @@ pub(crate) struct Job {
 pub(crate) fn conduct(job: Job) -> Result<Report> {
     let mut run = Run::start(job)?;
     run.ramp()?;
-    let (from, to) = run.measure();
+    let measured = run.measure();
     run.collect();
     let after = run.linger();
-    Ok(run.report(from, to, after))
+    Ok(run.report(measured, after))
+}
+
+/// The server's samples in the measured time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) from: Sample,
+    pub(super) middle: Sample,
+    pub(super) to: Sample,
 }
 
 struct Run {
@@ -117,8 +125,6 @@ impl Run {
             per_second: rate,
         });
         let mut last = (0, Moment::now());
-        // Progress of before the order still says that all is grown.
-        self.pass(600);
         loop {
             self.glance();
             let now = Moment::now();
@@ -127,14 +133,16 @@ impl Run {
                 last = (moved, now);
             }
             let is_stuck = now.ms_since(last.1) > self.job.plan.timeout_ms + 2_000;
-            if self.workers.all_report(|progress| progress.is_grown) || is_stuck {
+            let has_grown =
+                |progress: &Progress| progress.is_grown && progress.ordered >= count / workers_count;
+            if self.workers.all_report(has_grown) || is_stuck {
                 return;
             }
         }
     }
 
-    /// Runs the scenario; returns the server's samples at both ends of the measured time.
-    fn measure(&mut self) -> (Sample, Sample) {
+    /// Runs the scenario.
+    fn measure(&mut self) -> Measured {
         let start = Moment::now().plus_ms(100);
         let measure_from = start.plus_ms(self.job.warm_up_ms);
         let window = Window { start, measure_from, end: measure_from.plus_ms(self.job.measured_ms) };
@@ -142,6 +150,8 @@ impl Run {
         self.workers.order(|_| Order::Run(window));
         self.pass_until(window.measure_from);
         let from = self.watch.sample();
+        self.pass_until(measure_from.plus_ms(self.job.measured_ms / 2));
+        let middle = self.watch.sample();
         self.pass_until(window.end);
         let to = self.watch.sample();
         self.pass(300);
@@ -149,7 +159,7 @@ impl Run {
         while !self.workers.all_report(|progress| progress.is_done) && Moment::now() < patience {
             self.glance();
         }
-        (from, to)
+        Measured { from, middle, to }
     }
 
     fn collect(&mut self) {
@@ -170,15 +180,14 @@ impl Run {
         self.watch.sample()
     }
 
-    fn report(self, from: Sample, to: Sample, after: Sample) -> Report {
+    fn report(self, measured: Measured, after: Sample) -> Report {
         assemble(Evidence {
             job: &self.job,
             workers: &self.workers,
             watch: &self.watch,
             started_unix_ms: self.started_unix_ms,
             before: self.before,
-            from,
-            to,
+            measured,
             after,
         })
     }

@@ -68,8 +68,7 @@ impl Display for Comparison<'_> {
             writeln!(f, "note: {name} is incomplete ({}): a worker crashed", report.scenario)?;
         }
         writeln!(f, "{:<32}{:>14}{:>14}{:>9}", "", "A", "B", "B/A")?;
-        for (name, value) in self.rows() {
-            let (a, b) = (value.0, value.1);
+        for Row { name, a, b } in self.rows() {
             writeln!(
                 f,
                 "{name:<32}{:>14}{:>14}{:>9}{}",
@@ -83,14 +82,22 @@ impl Display for Comparison<'_> {
     }
 }
 
+/// One figure of both reports; a report need not have it.
+#[derive(Clone, Copy, Debug)]
+struct Row<'a> {
+    name: &'a str,
+    a: Option<f64>,
+    b: Option<f64>,
+}
+
 impl Comparison<'_> {
-    fn rows(&self) -> Vec<(&str, (Option<f64>, Option<f64>))> {
+    fn rows(&self) -> Vec<Row<'_>> {
         let (a, b) = (&self.base.metrics, &self.other.metrics);
         let mut names: Vec<&str> = a.keys().chain(b.keys()).map(String::as_str).collect();
         names.sort_unstable_by_key(|name| (rank(name), *name));
         names.dedup();
         let shown = names.into_iter().filter(|name| self.is_full || rank(name) < WORTH_A_LOOK.len());
-        shown.map(|name| (name, (a.get(name).copied(), b.get(name).copied()))).collect()
+        shown.map(|name| Row { name, a: a.get(name).copied(), b: b.get(name).copied() }).collect()
     }
 }
 
@@ -99,7 +106,7 @@ fn rank(name: &str) -> usize {
         Some(start) => name.starts_with(start),
         None => name == *pattern,
     };
-    WORTH_A_LOOK.iter().position(|pattern| fits(&pattern)).unwrap_or(WORTH_A_LOOK.len())
+    WORTH_A_LOOK.iter().position(fits).unwrap_or(WORTH_A_LOOK.len())
 }
 
 fn show(name: &str, value: Option<f64>) -> String {

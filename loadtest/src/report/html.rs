@@ -10,6 +10,7 @@ use super::units::{bytes, digits, micros, thousands};
 use super::{Distribution, Point, Report};
 use crate::measure::tally::Timed;
 
+const SERVER_MEMORY: &str = "Server memory";
 const STYLE: &str = include_str!("report.css");
 
 /// The page.
@@ -55,7 +56,7 @@ fn verdict(report: &Report) -> String {
 /// The figures one looks for first.
 fn tiles(report: &Report) -> String {
     let shown: [(&str, &str, Format); 10] = [
-        ("clients_up_at_end", "in place at the end", |v| format!("{v:.0}")),
+        ("clients_up_at_end", "in place at the end", thousands_of),
         ("rate", "per second", digits),
         ("p50_us", "median", micros),
         ("p99_us", "99th percentile", micros),
@@ -63,8 +64,8 @@ fn tiles(report: &Report) -> String {
         ("cpu_us_per_keep_alive", "CPU per keep-alive", micros),
         ("cpu_us_per_request", "CPU per request", micros),
         ("leak_bytes_per_cycle", "memory kept per session", bytes),
-        ("closes", "unexpected closes", |v| format!("{v:.0}")),
-        ("errors", "errors", |v| format!("{v:.0}")),
+        ("closes", "unexpected closes", thousands_of),
+        ("errors", "errors", thousands_of),
     ];
     let main = report.main_latency.map(|what| label(&what)).unwrap_or_default();
     let tile = |(metric, text, format): (&str, &str, Format)| {
@@ -84,7 +85,7 @@ fn plots(report: &Report) -> String {
             "Keep-alive lateness by percentile",
             report.latencies.iter().filter(|(what, _)| **what == Timed::KeepAliveLateness),
         ),
-        over_time(report, "Clients in place", |v| thousands_of(v), &[("in place", |p| p.up as f64)]),
+        over_time(report, "Clients in place", thousands_of, &[("in place", |p| p.up as f64)]),
         over_time(report, "Rate per second", digits, &[("per second", |p| p.done_per_second)]),
         over_time(
             report,
@@ -96,12 +97,12 @@ fn plots(report: &Report) -> String {
                 ("generator's lag", |p| p.lag_us as f64),
             ],
         ),
-        over_time(report, "Server memory", bytes, &[("resident", |p| p.rss_bytes as f64)]),
+        over_time(report, SERVER_MEMORY, bytes, &[("resident", |p| p.rss_bytes as f64)]),
         over_time(report, "Server CPU", |v| format!("{v:.0} %"), &[("of one processor", |p| p.cpu_percent)]),
         over_time(
             report,
             "Errors and unexpected closes",
-            |v| thousands_of(v),
+            thousands_of,
             &[("errors", |p| p.errors as f64), ("closes", |p| p.closes as f64)],
         ),
     ];
@@ -136,6 +137,7 @@ fn latency_plot<'a>(title: &str, shown: impl Iterator<Item = (&'a Timed, &'a Dis
             .filter(|(x, _)| *x <= reach)
             .map(|(x, text)| (x, text.to_owned()))
             .collect(),
+        y_unit: 1.0,
         y_format: micros,
         lines,
     }
@@ -152,6 +154,7 @@ fn over_time(report: &Report, title: &str, y_format: Format, figures: &[(&str, F
         title: title.to_owned(),
         x_label: "seconds",
         x_ticks: Vec::new(),
+        y_unit: if title == SERVER_MEMORY { 1_048_576.0 } else { 1.0 },
         y_format,
         lines: figures.iter().map(line).collect(),
     }
@@ -164,7 +167,7 @@ fn summary(report: &Report) -> String {
     )
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an axis of counts")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a report")]
 fn thousands_of(value: f64) -> String {
     thousands(value as u64)
 }

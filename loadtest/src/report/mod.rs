@@ -180,6 +180,8 @@ pub(crate) struct Server {
     pub(crate) before: Sample,
     /// At the beginning of the measured time.
     pub(crate) from: Sample,
+    /// In its middle.
+    pub(crate) middle: Sample,
     /// At its end.
     pub(crate) to: Sample,
     /// After all clients had gone.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 74.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
 
@@ -33,6 +33,8 @@ pub(crate) struct Plot {
     pub(crate) x_label: &'static str,
     /// Ticks of the x axis with their texts; empty: chosen.
     pub(crate) x_ticks: Vec<(f64, String)>,
+    /// What y ticks are round multiples of.
+    pub(crate) y_unit: f64,
     /// How y values are written.
     pub(crate) y_format: Format,
     /// The lines.
@@ -63,7 +65,13 @@ impl Plot {
     }
 
     fn axes(&self, out: &mut String, x: &Scale, y: &Scale) {
-        for value in y.ticks() {
+        let mut last = String::new();
+        for value in y.ticks(self.y_unit) {
+            let text = (self.y_format)(value);
+            // Fractions of things that are counted have no tick of their own.
+            if text == std::mem::replace(&mut last, text.clone()) {
+                continue;
+            }
             let at = y.place(value);
             put(
                 out,
@@ -74,16 +82,10 @@ impl Plot {
             );
             put(
                 out,
-                format_args!(
-                    "<text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                    LEFT - 8.0,
-                    at + 4.0,
-                    (self.y_format)(value)
-                ),
+                format_args!("<text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>", LEFT - 8.0, at + 4.0,),
             );
         }
-        let chosen =
-            || x.ticks().into_iter().map(|value| (value, crate::report::units::digits(value))).collect();
+        let chosen = || x.ticks(1.0).into_iter().map(|value| (value, format!("{value}"))).collect();
         let ticks = if self.x_ticks.is_empty() { chosen() } else { self.x_ticks.clone() };
         for (value, text) in ticks {
             put(
@@ -151,12 +153,12 @@ impl Scale {
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
-    /// About five round values.
-    fn ticks(&self) -> Vec<f64> {
-        let rough = (self.high - self.low) / 5.0;
+    /// Four to eight values that are round in that unit, or in its tenths and tens.
+    fn ticks(&self, unit: f64) -> Vec<f64> {
+        let rough = (self.high - self.low) / unit / 7.0;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= rough);
-        let step = step.unwrap_or(power * 10.0);
+        let step = step.unwrap_or(power * 10.0) * unit;
         let first = (self.low / step).ceil();
         (0..12).map(|index| (first + f64::from(index)) * step).take_while(|tick| *tick <= self.high).collect()
     }
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         let scale = Scale { low: 0.0, high: 97.0, from: 0.0, to: 1.0 };
-        assert_eq!(scale.ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(scale.ticks(1.0), [0.0, 20.0, 40.0, 60.0, 80.0]);
     }
 
     #[test]
@@ -178,11 +180,12 @@ mod tests {
             title: "t".into(),
             x_label: "x",
             x_ticks: vec![],
+            y_unit: 1.0,
             y_format: |value| value.to_string(),
             lines: vec![Line { name: "n".into(), points: vec![(0.0, 0.0), (1.0, 0.0)] }],
         };
         let svg = plot.svg();
-        assert!(svg.contains("<path class=\"c0\" d=\"M74.0 206.0L626.0 206.0\"/>"), "{svg}");
+        assert!(svg.contains("<path class=\"c0\" d=\"M74.0 206.0L614.0 206.0\"/>"), "{svg}");
         assert!(!svg.contains("NaN"));
         plot.lines.clear();
         assert_eq!(plot.svg(), "");

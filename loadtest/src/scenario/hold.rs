@@ -4,39 +4,31 @@
 //! publishing in the plan this is also `notify`. Streams that end are not opened again: each stays
 //! visible as missing.
 
-use super::publisher::{Publisher, Schedule};
+use super::ledger::Ledger;
+use super::publisher::Publisher;
 use super::{Books, Scenario, Scene};
 use crate::clock::Moment;
 use crate::fleet::{ClientId, Ending, EventFacts, Notice, Step};
-use crate::measure::receipts::Receipts;
 use crate::measure::tally::{Count, Tally, Timed};
 use crate::plan::Plan;
 use crate::rpc::Kind;
 
-/// How long receipts may still come in after the window, in milliseconds.
-const STRAGGLERS_MS: u64 = 2_000;
-
 /// The scenario.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    schedule: Option<Schedule>,
+    ledger: Ledger,
     publisher: Option<Publisher>,
-    receipts: Receipts,
 }
 
 impl Hold {
     /// Nothing held yet.
     pub(crate) fn new(plan: &Plan) -> Self {
-        Self {
-            schedule: plan.publishing.as_ref().map(Schedule::new),
-            publisher: None,
-            receipts: Receipts::default(),
-        }
+        Self { ledger: Ledger::new(plan), publisher: None }
     }
 
     /// The client is owed nothing any more, until its next stream.
     pub(super) fn excuse(&mut self, who: ClientId) {
-        self.receipts.leave(who);
+        self.ledger.excuse(who);
     }
 
     fn on_up(&mut self, scene: &mut Scene, who: ClientId) {
@@ -44,23 +36,7 @@ impl Hold {
         let opened_us = scene.now.us_since(scene.fleet.intended(who));
         scene.tally.time(Timed::StreamOpen, opened_us);
         scene.crew.establish(who);
-        if let Some(schedule) = self.schedule {
-            self.receipts.join(who, schedule.next_after(scene.window, scene.now));
-        }
-    }
-
-    fn on_event(&mut self, scene: &mut Scene, who: ClientId, facts: EventFacts) {
-        note_event(&mut scene.tally, facts);
-        let (Some(seq), Some(schedule), Some(window)) = (facts.marker, self.schedule, scene.window) else {
-            return;
-        };
-        let intended = schedule.intended(window, seq);
-        if !self.receipts.note(who, seq, facts.at.us_since(intended)) {
-            scene.tally.count(Count::Duplicates);
-        } else {
-            scene.tally.count(Count::Receipts);
-            scene.time(Timed::Delivery, intended, facts.at);
-        }
+        self.ledger.join(scene, who);
     }
 
     fn on_end(&mut self, scene: &mut Scene, who: ClientId, ending: Ending) {
@@ -70,7 +46,7 @@ impl Hold {
             Ending::Reset => Count::ClosesReset,
         });
         scene.crew.lose(who);
-        self.receipts.leave(who);
+        self.ledger.excuse(who);
     }
 }
 
@@ -89,7 +65,10 @@ impl Scenario for Hold {
             }
             Notice::Up => self.on_up(scene, who),
             Notice::Comment { silence_us } => note_comment(scene, silence_us),
-            Notice::Event(facts) => self.on_event(scene, who, facts),
+            Notice::Event(facts) => {
+                note_event(&mut scene.tally, facts);
+                self.ledger.on_event(scene, who, facts);
+            }
             Notice::Ended(ending) => self.on_end(scene, who, ending),
             Notice::Failed(failure) => {
                 if failure.during == Step::Streaming {
@@ -97,9 +76,9 @@ impl Scenario for Hold {
                 }
                 scene.tally.error(failure);
                 scene.crew.lose(who);
-                self.receipts.leave(who);
+                self.ledger.excuse(who);
             }
-            Notice::Replied(_) | Notice::Posted | Notice::Deleted => {}
+            Notice::Replied(_) | Notice::Posted | Notice::Deleted | Notice::SentAgain => {}
         }
     }
 
@@ -112,22 +91,16 @@ impl Scenario for Hold {
     }
 
     fn done_count(&self, tally: &Tally) -> u64 {
-        if self.schedule.is_some() { tally.of(Count::Receipts) } else { tally.of(Count::KeepAlives) }
+        if self.ledger.is_kept() { tally.of(Count::Receipts) } else { tally.of(Count::KeepAlives) }
     }
 
     fn is_done(&self, scene: &Scene) -> bool {
-        let (Some(_), Some(window)) = (self.schedule, scene.window) else { return true };
-        let has_published = self.publisher.as_ref().is_none_or(|publisher| publisher.is_done(window));
-        has_published && scene.now >= window.end.plus_ms(STRAGGLERS_MS)
+        self.ledger.is_done(scene, self.publisher.as_ref())
     }
 
     fn settle(self: Box<Self>, scene: &mut Scene) -> Books {
         count_silent(scene);
-        let count = self.schedule.zip(scene.window).map_or(0, |(schedule, window)| schedule.count(window));
-        Books {
-            deliveries: self.receipts.settle(count),
-            accepted: self.publisher.map(Publisher::into_accepted).unwrap_or_default(),
-        }
+        self.ledger.settle(scene, self.publisher)
     }
 }
 
@@ -157,7 +130,9 @@ pub(super) fn note_comment(scene: &mut Scene, silence_us: u64) {
         return scene.tally.count(Count::CommentsEarly);
     }
     scene.tally.time(Timed::KeepAliveSilence, silence_us);
-    scene.tally.time(Timed::KeepAliveLateness, silence_us.saturating_sub(interval_us));
+    let lateness_us = silence_us.saturating_sub(interval_us);
+    scene.recent.record(lateness_us);
+    scene.tally.time(Timed::KeepAliveLateness, lateness_us);
 }
 
 /// Counts the streams that have been silent for more than one and a half intervals.

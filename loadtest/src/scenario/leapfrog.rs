@@ -8,29 +8,25 @@
 
 use super::hold::{note_comment, note_event};
 use super::later::Later;
-use super::publisher::{Publisher, Schedule};
+use super::ledger::Ledger;
+use super::publisher::Publisher;
 use super::{Books, Scenario, Scene};
 use crate::clock::Moment;
 use crate::fleet::{Cause, ClientId, EventFacts, Failure, Notice, Step};
-use crate::measure::receipts::Receipts;
-use crate::measure::tally::{Count, Tally, Timed};
+use crate::measure::tally::{Count, Tally};
 use crate::plan::Plan;
 use crate::rpc;
 
 /// The reconnection time where the server named none, in milliseconds: what browsers use.
 const RETRY_MS: u64 = 3_000;
-/// How long receipts may still come in after the window, in milliseconds.
-const STRAGGLERS_MS: u64 = 2_000;
-
 /// The scenario.
 #[derive(Debug)]
 pub(crate) struct Leapfrog {
     calls_count: u32,
     members: Vec<Option<Member>>,
     again: Later,
-    schedule: Option<Schedule>,
+    ledger: Ledger,
     publisher: Option<Publisher>,
-    receipts: Receipts,
 }
 
 #[derive(Clone, Debug)]
@@ -50,9 +46,8 @@ impl Leapfrog {
             calls_count,
             members: Vec::new(),
             again: Later::default(),
-            schedule: plan.publishing.as_ref().map(Schedule::new),
+            ledger: Ledger::new(plan),
             publisher: None,
-            receipts: Receipts::default(),
         }
     }
 
@@ -90,12 +85,10 @@ impl Leapfrog {
 
     fn on_up(&mut self, scene: &mut Scene, who: ClientId) {
         scene.tally.count(Count::StreamsOpened);
-        let next_seq = self.schedule.map_or(0, |schedule| schedule.next_after(scene.window, scene.now));
         let Some(Some(Member::Leader { cursors, .. })) = self.members.get_mut(who.index()) else { return };
         let cursors = std::mem::take(cursors);
-        if scene.crew.establish(who) && self.schedule.is_some() {
-            self.receipts.join(who, next_seq);
-        }
+        scene.crew.establish(who);
+        self.ledger.join(scene, who);
         for cursor in cursors {
             let follower = scene.fleet.join(who);
             get(scene, follower, Some(&cursor));
@@ -112,16 +105,7 @@ impl Leapfrog {
             Some(Some(Member::Follower { leader, .. })) => *leader,
             _ => who,
         };
-        let (Some(seq), Some(schedule), Some(window)) = (facts.marker, self.schedule, scene.window) else {
-            return;
-        };
-        let intended = schedule.intended(window, seq);
-        if self.receipts.note(leader, seq, facts.at.us_since(intended)) {
-            scene.tally.count(Count::Receipts);
-            scene.time(Timed::Delivery, intended, facts.at);
-        } else {
-            scene.tally.count(Count::Duplicates);
-        }
+        self.ledger.on_event(scene, leader, facts);
     }
 
     /// The stream is gone: an EventSource waits and asks again.
@@ -187,7 +171,7 @@ impl Scenario for Leapfrog {
             Notice::Event(facts) => self.on_event(scene, who, facts),
             Notice::Ended(_) => self.come_again(scene, who),
             Notice::Failed(failure) => self.on_failure(scene, who, failure),
-            Notice::Posted | Notice::Deleted => {}
+            Notice::Posted | Notice::Deleted | Notice::SentAgain => {}
         }
     }
 
@@ -208,16 +192,10 @@ impl Scenario for Leapfrog {
     }
 
     fn is_done(&self, scene: &Scene) -> bool {
-        let (Some(_), Some(window)) = (self.schedule, scene.window) else { return true };
-        let has_published = self.publisher.as_ref().is_none_or(|publisher| publisher.is_done(window));
-        has_published && scene.now >= window.end.plus_ms(STRAGGLERS_MS)
+        self.ledger.is_done(scene, self.publisher.as_ref())
     }
 
     fn settle(self: Box<Self>, scene: &mut Scene) -> Books {
-        let count = self.schedule.zip(scene.window).map_or(0, |(schedule, window)| schedule.count(window));
-        Books {
-            deliveries: self.receipts.settle(count),
-            accepted: self.publisher.map(Publisher::into_accepted).unwrap_or_default(),
-        }
+        self.ledger.settle(scene, self.publisher)
     }
 }

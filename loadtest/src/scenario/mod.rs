@@ -7,6 +7,7 @@ pub(crate) mod crew;
 mod hold;
 mod later;
 mod leapfrog;
+mod ledger;
 pub(crate) mod mix;
 mod mixed;
 mod publisher;
