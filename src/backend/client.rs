@@ -11,7 +11,9 @@ use super::{
     params, schema,
 };
 use crate::core::jsonrpc::RpcError;
-use crate::core::seam::{ClientFeatures, Revision, ServerMethod, ServerRequest, SessionKey, Tell};
+use crate::core::seam::{
+    ASK_TIMED_OUT, ClientFeatures, Revision, ServerMethod, ServerRequest, SessionKey, Tell,
+};
 use crate::limits::ASK_TIMEOUT_MS;
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -251,13 +253,10 @@ impl Client {
     }
 }
 
-/// The core's code for a client that did not answer in time.
-const TIMED_OUT: i32 = -32001;
-
 impl AskError {
     fn of(error: RpcError) -> Self {
         match error.code {
-            TIMED_OUT => AskError::TimedOut,
+            ASK_TIMED_OUT => AskError::TimedOut,
             _ => AskError::Failed(error),
         }
     }

@@ -28,6 +28,11 @@ pub mod service;
 #[cfg(test)]
 mod rig;
 
+/// The page for authors; its examples have to compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-server.md")]
+mod writing_a_server {}
+
 pub use builtin::Builtin;
 pub use client::{AskError, Client, Elicited, Root, UrlElicitation};
 pub use context::{Context, Outlet};

@@ -8,7 +8,7 @@
 use super::{
     jsonrpc::{self, ClientCapabilities, RpcError},
     queue::{Class, Message, Queued},
-    refusals::{ASK_TIMED_OUT, SERVER_ERROR},
+    refusals::SERVER_ERROR,
     seam::*,
     session::Phase,
     shard::{Deadline, Shard},

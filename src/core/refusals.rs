@@ -7,8 +7,6 @@ use crate::limits::RETRY_AFTER_S;
 
 /// Code of errors that the specification leaves to implementations and clients show as they are.
 pub(super) const SERVER_ERROR: i32 = -32000;
-/// A client that did not answer the server in time.
-pub(super) const ASK_TIMED_OUT: i32 = SERVER_ERROR - 1;
 
 impl Refusal {
     pub(super) fn session_missing() -> Self {

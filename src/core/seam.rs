@@ -338,6 +338,9 @@ pub struct ServerRequest {
     pub timeout_ms: u64,
 }
 
+/// The code of the error with which a request fails that the client did not answer in time.
+pub const ASK_TIMED_OUT: i32 = -32001;
+
 /// What a server may ask a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerMethod {

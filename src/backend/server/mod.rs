@@ -301,7 +301,8 @@ impl Builder {
     /// The server.
     ///
     /// # Panics
-    /// If two tools, resources or prompts have one name: a fault that is found the first time the server starts.
+    /// If two tools, resources or prompts have one name, or a tool's name or schema is none that MCP allows: faults that are
+    /// found the first time the server starts.
     pub fn build(self) -> Server {
         let capabilities = self.capabilities();
         let page_items = self.page_items;

@@ -82,7 +82,7 @@ impl Resource {
 impl Template {
     /// The resources at the URIs that `uri_template` describes, with `{name}` for anything without a slash and `{+name}` for
     /// anything (RFC 6570). The variables become the fields of `A`, which may be strings, numbers, booleans and
-    /// enumerations; a URI whose variables do not fit is no resource of this server.
+    /// enumerations; variables that do not fit are refused as invalid parameters, by name.
     ///
     /// # Panics
     /// If the template has other expressions, or two variables side by side.

@@ -143,6 +143,18 @@ fn two_tools_of_one_name_are_a_fault() {
     let _ = Server::builder("t", "1").add_tool(tool()).add_tool(tool()).build();
 }
 
+#[test]
+#[should_panic(expected = "`a b` is no name for a tool")]
+fn a_name_that_mcp_does_not_allow_is_a_fault() {
+    let _ = Server::builder("t", "1").tool("a b", "", |_: NoArguments, _| async { "" }).build();
+}
+
+#[test]
+#[should_panic(expected = "structured result of `a` must be objects")]
+fn a_structured_result_that_is_no_object_is_a_fault() {
+    let _ = Server::builder("t", "1").tool("a", "", |_: NoArguments, _| async { Json(vec![1]) }).build();
+}
+
 // --- Capabilities and pages -----------------------------------------------------------------------
 
 #[test]

@@ -136,12 +136,13 @@ pub(super) struct Tools {
 
 impl Tools {
     /// # Panics
-    /// If two tools have one name, which is a fault of whoever wrote the server.
+    /// If two tools have one name, or a name or schema is none that MCP allows: faults of whoever wrote the server.
     pub(super) fn new(tools: Vec<Tool>, page_items: usize) -> Self {
         let (definitions, handlers): (Vec<_>, Vec<_>) =
             tools.into_iter().map(|tool| (tool.definition, tool.handler)).unzip();
         let mut by_name = HashMap::new();
         for (index, definition) in definitions.iter().enumerate() {
+            check(definition);
             let other = by_name.insert(definition.name.clone(), index);
             assert!(other.is_none(), "there are two tools named `{}`", definition.name);
         }
@@ -169,6 +170,18 @@ impl Tools {
             Err(failure) => ToolResult::failure(failure.of_tool(request.revision, request.client)?),
         };
         Reply::revised(result, request.revision)
+    }
+}
+
+fn check(definition: &ToolDefinition) {
+    let ToolDefinition { name, input_schema, output_schema, .. } = definition;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    assert!(
+        (1..=128).contains(&name.len()) && name.bytes().all(is_allowed),
+        "`{name}` is no name for a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-` and `.`"
+    );
+    for schema in [Some(input_schema), output_schema.as_ref()].into_iter().flatten() {
+        assert_eq!(schema["type"], "object", "arguments and structured result of `{name}` must be objects");
     }
 }
 
