@@ -85,6 +85,8 @@ impl<S: Service> Backend for Host<S> {
             Ask::Call(call) => self.start(call, out),
             Ask::Cancel(call) => self.cancel(call),
             Ask::Notified(notified) => guard(|| self.service.notified(&notified)),
+            // The core filters; a handler is not told.
+            Ask::LogLevel(..) => {}
             Ask::SessionEnded(session) => self.end_session(session),
             // No service can send server requests yet, so no answer is ever owed to one.
             Ask::Answered(request, _) => tracing::warn!(?request, "an answer to a request that nobody sent"),

@@ -15,6 +15,7 @@ pub mod host;
 pub mod notification;
 pub mod params;
 pub mod service;
+pub mod stdio;
 
 #[cfg(test)]
 mod rig;

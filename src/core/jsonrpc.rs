@@ -9,6 +9,7 @@
 //! the list of a batch nothing is allocated for a well-formed message whose method is spelled without
 //! escapes. Members of the envelope may occur once: what two parsers could read differently is refused.
 
+use super::seam::Revision;
 use crate::limits;
 use bytes::{BufMut, Bytes};
 use serde::{
@@ -462,6 +463,18 @@ impl<'a> ClientCapabilities<'a> {
             raw,
         })
     }
+}
+
+/// The revision that the result of an `initialize` names. `None` if it names none, or none that has sessions.
+pub fn revision_of(result: &[u8]) -> Option<Revision> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        #[serde(borrow)]
+        protocol_version: Cow<'a, str>,
+    }
+    let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
+    Revision::from_date(&wire.protocol_version)
 }
 
 fn unusable(what: &str, reason: &str) -> RpcError {

@@ -62,7 +62,7 @@ impl Sim {
                     "calls end before their session"
                 );
             }
-            Ask::Notified(_) | Ask::Answered(..) => {}
+            Ask::Notified(_) | Ask::LogLevel(..) | Ask::Answered(..) => {}
         }
     }
 
