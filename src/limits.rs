@@ -26,8 +26,9 @@ pub const TRAILER_BYTES_MAX: usize = 4 * 1024;
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Read buffer lent to a connection that has something to say.
 pub const READ_BUFFER_BYTES: usize = 8 * 1024;
-/// Read buffers kept per shard for reuse; beyond it they are freed.
-pub const READ_BUFFERS_POOLED: usize = 256;
+/// Read buffers kept per shard for reuse; beyond it they are freed. One is lent at a time, and stays with its
+/// connection only while a message is unfinished.
+pub const READ_BUFFERS_POOLED: usize = 8;
 
 // --- JSON-RPC -----------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ pub(crate) struct Progress {
     pub(crate) up: u64,
     /// Clients whose opening failed, so far.
     pub(crate) failed: u64,
+    /// Clients ordered so far: tells whether the last order has been read.
+    pub(crate) ordered: u64,
     /// Whether every client ordered is in place or failed.
     pub(crate) is_grown: bool,
     /// Whether the scenario has nothing more to wait for.

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 
 use crate::clock::Moment;
-use crate::fleet::{Fleet, Terms};
+use crate::fleet::{Fleet, Notice, Terms};
 use crate::measure::histogram::Latencies;
 use crate::measure::lag::Tick;
 use crate::measure::process;
-use crate::measure::tally::{Tally, Timed};
+use crate::measure::tally::{Count, Tally, Timed};
 use crate::net::dial::Sources;
 use crate::plan::Plan;
 use crate::scenario::crew::Crew;
@@ -116,6 +116,10 @@ impl Worker {
 
     fn turn(&mut self) -> Result<()> {
         while let Some((who, notice)) = self.scene.fleet.next_notice() {
+            if notice == Notice::SentAgain {
+                self.scene.tally.count(Count::SentAgain);
+                continue;
+            }
             self.scenario.on_notice(&mut self.scene, who, notice);
         }
         for _ in 0..OPENINGS_PER_TURN_MAX {
@@ -160,12 +164,13 @@ impl Worker {
         let progress = Progress {
             up: scene.crew.in_place(),
             failed: scene.crew.failed(),
+            ordered: scene.crew.ordered(),
             is_grown: scene.crew.is_grown(),
             is_done: self.scenario.is_done(scene),
             done: self.scenario.done_count(&scene.tally),
             errors: scene.tally.error_count(),
             closes: scene.tally.closes(),
-            keep_alives: scene.tally.of(crate::measure::tally::Count::KeepAlives),
+            keep_alives: scene.tally.of(Count::KeepAlives),
             p50_us: scene.recent.quantile(0.5),
             p99_us: scene.recent.quantile(0.99),
             lag_us: std::mem::take(&mut self.worst_lag_us),

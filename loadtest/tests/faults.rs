@@ -176,3 +176,14 @@ fn notifications_without_a_marker_are_counted_by_their_order() {
     let doubled = report(&Server::start(Fault::DuplicatesOne), &arguments);
     assert!(count(&doubled, "duplicates") >= 1, "{}", doubled["counts"]);
 }
+
+/// Not a fault: servers may close idle connections, and clients open new ones.
+#[test]
+fn idle_connections_may_be_closed() {
+    let report = report(
+        &Server::start(Fault::ClosesIdle),
+        &["call", "-c", "4", "-r", "5", "-d", "3s", "--warm-up", "0s"],
+    );
+    assert_no_fault(&report);
+    assert_eq!(count(&report, "requests_ok"), 15);
+}

@@ -173,14 +173,6 @@ impl Conn {
         }
     }
 
-    /// Takes back frames of which nothing was written or lent, save what was pinned.
-    pub(super) fn retract(&mut self) {
-        if let Some(output) = &mut self.output {
-            output.retract();
-        }
-        self.output.take_if(|output| output.is_empty());
-    }
-
     pub(super) fn has_timer(&self) -> bool {
         self.timer.is_some()
     }
@@ -266,17 +258,15 @@ impl Shard {
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
                 self.conns[conn].state = State::Flushing(Afterwards::Close);
                 // What goes to another stream must not be written here, too.
-                self.conns[conn].retract();
+                self.retract_output(conn);
                 self.detach(stream, offset, now);
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
                 self.finish_reply(conn, Afterwards::Close, now);
             }
-            State::Streaming(_)
-            | State::Waiting(_)
-            | State::Flushing(_)
-            | State::Moving
-            | State::Closing(_) => {}
+            // It may still read; what it has read so far is evidence.
+            State::Streaming(stream) => self.stream_measured(stream, offset, now),
+            State::Waiting(_) | State::Flushing(_) | State::Moving | State::Closing(_) => {}
         }
         self.arm_conn(conn);
     }
@@ -519,6 +509,17 @@ impl Shard {
         self.queue_frame(conn, [Piece::Owned(bytes)], now);
     }
 
+    /// Takes back frames of which nothing was written or lent, save what was pinned.
+    pub(super) fn retract_output(&mut self, conn: ConnSlot) {
+        let entry = &mut self.conns[conn];
+        if let Some(output) = &mut entry.output {
+            output.retract();
+        }
+        entry.output.take_if(|output| output.is_empty());
+        // With nothing to write the next comment may be due before the write deadline that the timer was armed for.
+        self.arm_conn(conn);
+    }
+
     fn list_output(&mut self, conn: ConnSlot) {
         if self.conns[conn].listing == Listing::Unlisted {
             self.conns[conn].listing = Listing::Listed;
@@ -607,9 +608,8 @@ impl Shard {
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
         let entry = &self.conns[conn];
-        let close = afterwards == Afterwards::Close
-            || entry.persistence == Persistence::Close
-            || self.drain.is_some();
+        let close =
+            afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
         if close {
             return self.close_orderly(conn, now);
         }
@@ -639,6 +639,8 @@ impl Shard {
 
     /// Queues a reply of head and body, after which the exchange is over.
     pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[u8], now: Now) {
+        let mut head = *head;
+        head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
         self.conns[conn].persistence = head.exchange.persistence;
@@ -649,19 +651,26 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
-        let exchange = facts.exchange(&self.date);
+        let mut exchange = facts.exchange(&self.date);
+        exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         refusal.write(facts.method, exchange, &mut out);
-        self.conns[conn].persistence = facts.persistence.and(refusal.persistence);
+        self.conns[conn].persistence = exchange.persistence.and(refusal.persistence);
         self.queue_bytes(conn, out.freeze(), now);
         self.finish_reply(conn, Afterwards::AsAgreed, now);
     }
 
+    /// What the server wants of connections: one that stops says so with every reply.
+    fn persistence(&self) -> Persistence {
+        if self.draining() { Persistence::Close } else { Persistence::Keep }
+    }
+
     /// Decides how a stream on this connection is framed, and what follows it.
     pub(super) fn agree_on_stream(&mut self, conn: ConnSlot, facts: &ReplyFacts) {
+        let persistence = self.persistence();
         let entry = &mut self.conns[conn];
         (entry.transfer, entry.persistence) = match facts.version {
-            Version::Http11 => (Transfer::Chunked, facts.persistence),
+            Version::Http11 => (Transfer::Chunked, facts.persistence.and(persistence)),
             Version::Http10 => (Transfer::CloseDelimited, Persistence::Close),
         };
     }
@@ -791,6 +800,8 @@ impl Shard {
         self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.stream_measured(stream, offset, now);
+        } else if let Some(stream) = self.conns[conn].trailing {
+            self.stream_arrived(stream, offset);
         }
     }
 

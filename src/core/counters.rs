@@ -27,7 +27,7 @@ counters! {
     connections_refused
     /// Connections handed to another shard.
     connections_moved
-    /// Request heads that parsed.
+    /// Request heads that parsed, each on the shard that answers it.
     requests
     /// Requests answered by a refusal of HTTP or of the envelope.
     requests_refused

@@ -186,9 +186,15 @@ impl Shard {
 
     /// Frees the stream from its former connection, which goes on as a stream without messages, and prepares the replay.
     fn rewind(&mut self, stream: StreamSlot, cursor: EventId, now: Now) {
+        // Who names an event has it, and all that was written before it.
+        let log = self.streams[stream].log.as_ref();
+        if let Some(end) = log.and_then(|log| log.written_end(cursor.sequence)) {
+            self.stream_arrived(stream, end);
+        }
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
+            self.release_claims(stream, now);
         }
         if let Some(left_over) = self.release_conn(stream, now) {
             let entry = &self.streams[stream];
@@ -295,16 +301,16 @@ impl Shard {
     /// Lower is promoted first.
     fn reluctance(&self, stream: StreamSlot) -> u8 {
         let entry = &self.streams[stream];
-        match (entry.trust, entry.role) {
+        match (entry.standing(), entry.role) {
             (Trust::Demoted, _) => 2,
-            (_, Role::FallenThrough) => 1,
-            (_, Role::Listener | Role::Request | Role::Superseded) => 0,
+            (Trust::Trusted | Trust::Probed, Role::FallenThrough) => 1,
+            (Trust::Trusted | Trust::Probed, Role::Listener | Role::Request | Role::Superseded) => 0,
         }
     }
 
     fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
         if let Some(conn) = self.streams[former].live_conn() {
-            self.conn_mut(conn).retract();
+            self.retract_output(conn);
             self.effects.push_back(Effect::Measure(self.conn_key(conn)));
         }
         self.demote(former);
@@ -327,8 +333,8 @@ impl Shard {
         };
         let deadline_ms = now.ms + limits::PROBE_TIMEOUT_MS;
         let entry = &mut self.streams[primary];
-        entry.trust = Trust::Probed;
-        entry.probe = Some(Box::new(Probe { offset, deadline_ms }));
+        let before = std::mem::replace(&mut entry.trust, Trust::Probed);
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms, before }));
         self.arm_stream(primary, deadline_ms);
     }
 
@@ -341,8 +347,8 @@ impl Shard {
         }
     }
 
-    /// Evidence: everything up to `offset` of this attached stream's connection has arrived.
-    pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+    /// Evidence: everything up to `offset` of the stream's connection has arrived.
+    pub(super) fn stream_arrived(&mut self, stream: StreamSlot, offset: u64) {
         self.acknowledge_claimed(stream, offset);
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
@@ -351,6 +357,12 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
+    }
+
+    /// The same of a live attachment, whose peer may be in doubt.
+    pub(super) fn stream_measured(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.stream_arrived(stream, offset);
+        let entry = &mut self.streams[stream];
         let Some(probe) = entry.probe.as_deref().copied() else { return };
         match entry.trust {
             Trust::Trusted => {}
@@ -374,11 +386,12 @@ impl Shard {
         self.counters.primaries_demoted += 1;
         self.demote(stream);
         let session = self.streams[stream].session;
-        let better = self.best_listener(session).filter(|best| self.streams[*best].trust != Trust::Demoted);
+        let better =
+            self.best_listener(session).filter(|best| self.streams[*best].standing() != Trust::Demoted);
         let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
         let Some(heir) = primary.or(better) else { return };
         if let Some(conn) = self.streams[stream].live_conn() {
-            self.conn_mut(conn).retract();
+            self.retract_output(conn);
             self.demote(stream);
         }
         self.release_claims(stream, now);
@@ -395,7 +408,7 @@ impl Shard {
         let offset = self.conns[conn].queued_offset();
         let entry = &mut self.streams[stream];
         entry.trust = Trust::Demoted;
-        entry.probe = Some(Box::new(Probe { offset, deadline_ms: 0 }));
+        entry.probe = Some(Box::new(Probe { offset, deadline_ms: 0, before: Trust::Demoted }));
     }
 
     // --- Messages ------------------------------------------------------------------------------

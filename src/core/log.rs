@@ -92,6 +92,14 @@ impl Log {
         }
     }
 
+    /// Where that event ends on the present attachment's connection, while it is not known to have arrived.
+    pub(super) fn written_end(&self, sequence: u32) -> Option<u64> {
+        self.events.iter().find(|event| event.sequence == sequence).and_then(|event| match event.delivery {
+            Delivery::Written { end } => Some(end),
+            Delivery::Unsent | Delivery::Acked => None,
+        })
+    }
+
     /// What was written to an attachment that is no more counts as unsent.
     pub(super) fn forget_writes(&mut self) {
         for event in &mut self.events {

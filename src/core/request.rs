@@ -246,7 +246,7 @@ impl Shard {
                 self.reply_empty(conn, &request.reply, Status::NoContent, now);
             }
             Verdict::Post(request, expect) => {
-                if expect == Expect::Continue && !self.has_input(conn) {
+                if expect == Expect::Continue && !request.decoder.is_done() && !self.has_input(conn) {
                     self.queue_frame(conn, [Piece::Static(CONTINUE_100)], now);
                 }
                 self.await_body(conn, request, now);
@@ -269,6 +269,8 @@ impl Shard {
     fn move_conn(&mut self, conn: ConnSlot, shard: ShardId) {
         let key = self.conn_key(conn);
         self.conn_mut(conn).state = State::Moving;
+        // It is counted where it is answered.
+        self.counters.requests -= 1;
         let refusal = http::reply::BUSY_503;
         self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes: BytesMut::new(), refusal }));
     }

@@ -187,19 +187,23 @@ impl Shard {
         }
     }
 
-    /// The session's deadline passed: end it, or see that it is alive and look again later.
+    /// The session's deadline passed: end it, or see that it is alive and look again later. Until the client came back
+    /// that is the handshake's; while the backend works on `initialize` it is the backend that is slow.
     pub(super) fn session_expired(&mut self, session: SessionSlot, now: Now) {
-        let entry = &mut self.sessions[session];
-        entry.timer = None;
-        if entry.phase < Phase::Open {
-            return self.end_session(session, SessionEnd::Handshake, now);
-        }
-        if entry.calls_in_flight > 0 || self.has_attached_stream(session) {
+        self.sessions[session].timer = None;
+        if self.sessions[session].calls_in_flight > 0 || self.has_attached_stream(session) {
             self.sessions[session].active_ms = now.ms;
         }
-        let deadline_ms = self.sessions[session].active_ms + self.config.session_idle_timeout_ms;
+        let entry = &self.sessions[session];
+        let (allowed_ms, end) = match entry.phase {
+            Phase::Rejected | Phase::Initializing | Phase::Handshake => {
+                (self.config.handshake_timeout_ms, SessionEnd::Handshake)
+            }
+            Phase::Open | Phase::Initialized => (self.config.session_idle_timeout_ms, SessionEnd::Idle),
+        };
+        let deadline_ms = entry.active_ms + allowed_ms;
         if deadline_ms <= now.ms {
-            return self.end_session(session, SessionEnd::Idle, now);
+            return self.end_session(session, end, now);
         }
         self.arm_session(session, deadline_ms);
     }

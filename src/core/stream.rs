@@ -112,6 +112,8 @@ pub(super) enum ResponseKept {
 pub(super) struct Probe {
     pub(super) offset: u64,
     pub(super) deadline_ms: u64,
+    /// What was known before the question.
+    pub(super) before: Trust,
 }
 
 /// Why a stream ends.
@@ -140,6 +142,14 @@ impl Stream {
         match self.attachment {
             Attachment::Live(conn) => Some(conn),
             Attachment::None | Attachment::Ending(_) => None,
+        }
+    }
+
+    /// What is known of the peer; one that is asked again stays demoted until it answers.
+    pub(super) fn standing(&self) -> Trust {
+        match (self.trust, &self.probe) {
+            (Trust::Probed, Some(probe)) => probe.before,
+            (trust, _) => trust,
         }
     }
 
@@ -388,7 +398,7 @@ impl Shard {
         let conn = self.streams[stream].live_conn()?;
         self.release_claims(stream, now);
         self.leave_lists(stream);
-        self.conn_mut(conn).retract();
+        self.retract_output(conn);
         let entry = &mut self.streams[stream];
         entry.attachment = Attachment::None;
         entry.probe = None;

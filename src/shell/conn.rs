@@ -4,13 +4,13 @@
 //! table's slots are the core's: a connection's entry stands where its [`ConnKey`] says.
 //!
 //! Invariants
-//! - At most one operation on the read side (a poll or a receive) and one on the write side (a send, or
-//!   the cancellation of the poll).
+//! - At most one operation on the read side (a poll) and one on the write side (a send, or the cancellation of
+//!   the poll).
 //! - An entry is removed, and its descriptor closed, only when both sides are idle.
 //!
 //! 72 B per connection; look-up is an index and a comparison.
 
-use super::ring::{Message, Op, ReceiveBuffer};
+use super::ring::{Message, Op};
 use crate::core::{ConnKey, Generation};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -68,9 +68,6 @@ pub(crate) enum Read {
     Idle,
     /// Parked without a buffer.
     Poll(Op<()>, Watch),
-    /// Receiving into a buffer. The box comes from a pool: its 56 bytes would be dead weight in the entry
-    /// of a parked connection.
-    Receive(Pending<ReceiveBuffer>),
 }
 
 /// The write side.
@@ -79,7 +76,8 @@ pub(crate) enum Write {
     Idle,
     /// Sending one static slice.
     Static(Op<()>),
-    /// Sending a list of pieces; boxed as in [`Read::Receive`].
+    /// Sending a list of pieces. The box comes from a pool: in place it would be dead weight in the entry of a
+    /// parked connection.
     Message(Pending<Box<Message>>),
     /// Cancelling the poll of the read side.
     Cancel(Op<()>),

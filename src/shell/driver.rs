@@ -22,7 +22,7 @@ use super::{
     listen::{Listener, Newcomer},
     mailbox::{Doorbell, Left, Mail, Mailbox, Phase},
     refuse::Refusals,
-    ring::{self, Message, Op, Progress, ReceiveBuffer, Source, Word},
+    ring::{self, Message, Op, Progress, Source, Word},
 };
 use crate::{
     core::{
@@ -155,7 +155,6 @@ pub(super) struct Driver<B> {
     has_mail: Left,
 
     pub(super) buffers: Pool<BytesMut>,
-    pub(super) receives: Pool<Pending<ReceiveBuffer>>,
     pub(super) messages: Pool<Box<Message>>,
     pub(super) sends: Pool<Pending<Box<Message>>>,
     newcomers: Vec<Newcomer>,
@@ -208,7 +207,6 @@ impl<B: Backend> Driver<B> {
             // Mail may be older than the shard.
             has_mail: Left::Something,
             buffers: Pool::new(READ_BUFFERS_POOLED),
-            receives: Pool::new(READ_BUFFERS_POOLED),
             messages: Pool::new(MESSAGES_POOLED),
             sends: Pool::new(MESSAGES_POOLED),
             newcomers: Vec::new(),

@@ -50,7 +50,7 @@ impl<B: Backend> Driver<B> {
                 let word = Word::new(Source::Write, key.slot);
                 conn.write = Write::Cancel(ring::cancel(conn.fd(), word));
             }
-            (Read::Poll(..) | Read::Receive(_), _) => {}
+            (Read::Poll(..), _) => {}
         }
     }
 
@@ -127,25 +127,13 @@ impl Leaving {
 
     /// Takes what has completed; the rest will be known by `word`.
     fn look(&mut self, word: Word) {
-        let Leaving { conn, moved } = self;
+        let conn = &mut self.conn;
         conn.read = match std::mem::replace(&mut conn.read, Read::Idle) {
             Read::Idle => Read::Idle,
             Read::Poll(op, watch) => match op.poll(word) {
                 Progress::Pending(op) => Read::Poll(op, watch),
                 Progress::Done(..) => Read::Idle,
             },
-            Read::Receive(mut place) => {
-                match place.take().expect("a place in use holds its operation").poll(word) {
-                    Progress::Pending(op) => {
-                        *place = Some(op);
-                        Read::Receive(place)
-                    }
-                    Progress::Done(_, buffer) => {
-                        moved.bytes.extend_from_slice(&buffer.into_inner());
-                        Read::Idle
-                    }
-                }
-            }
         };
         conn.write = match std::mem::replace(&mut conn.write, Write::Idle) {
             Write::Idle => Write::Idle,

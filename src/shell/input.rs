@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     core::{ConnKey, Interest, shard::Admission},
-    limits::{COMPLETIONS_PER_TURN_MAX, LINGER_BYTES_MAX},
+    limits::{COMPLETIONS_PER_TURN_MAX, LINGER_BYTES_MAX, READ_BUFFER_BYTES},
 };
 use bytes::BytesMut;
 use std::{io, os::fd::OwnedFd};
@@ -68,19 +68,6 @@ impl<B: Backend> Driver<B> {
                 Progress::Pending(op) => conn.read = Read::Poll(op, watch),
                 Progress::Done(result, ()) => self.polled(key, watch, result),
             },
-            Read::Receive(mut place) => {
-                let op = place.take().expect("a place in use holds its operation");
-                match op.poll(word) {
-                    Progress::Pending(op) => {
-                        *place = Some(op);
-                        conn.read = Read::Receive(place);
-                    }
-                    Progress::Done(result, buffer) => {
-                        self.receives.put(place);
-                        self.received(key, result, buffer.into_inner());
-                    }
-                }
-            }
         }
     }
 
@@ -104,38 +91,49 @@ impl<B: Backend> Driver<B> {
         if found(libc::POLLERR) || found(libc::POLLHUP) {
             return self.lost(key);
         }
+        // A peer that closes while it has nothing left to say costs no buffer, however many do so at once.
+        if found(libc::POLLRDHUP) && self.has_nothing_unread(key) {
+            return self.half_closed(key);
+        }
         match (watch, self.core.interest(key)) {
-            (Watch::Readable, Interest::Park | Interest::Receive) => self.start_receive(key),
+            (Watch::Readable, Interest::Park | Interest::Receive) => self.receive(key),
             (_, Interest::HangUp | Interest::Nothing) if found(libc::POLLRDHUP) => self.half_closed(key),
             _ => self.touched.push(key),
         }
     }
 
-    fn received(&mut self, key: ConnKey, result: io::Result<usize>, buffer: BytesMut) {
+    fn has_nothing_unread(&mut self, key: ConnKey) -> bool {
+        self.table.find(key).is_some_and(|conn| socket::unread_bytes(conn.fd()) == 0)
+    }
+
+    /// Receives what has come and gives it to the core. The buffer is needed for this moment only, unless a
+    /// message is unfinished.
+    fn receive(&mut self, key: ConnKey) {
+        let kept = self.core.take_input(key);
+        let mut buffer = kept.unwrap_or_else(|| self.buffers.take_or(BytesMut::new));
+        if buffer.capacity() == buffer.len() {
+            buffer.reserve(READ_BUFFER_BYTES);
+        }
         let Some(conn) = self.table.find(key) else { return };
-        match (conn.state, result) {
-            (State::Open, Ok(0)) => {
+        match socket::receive(conn.fd(), &mut buffer) {
+            Ok(0) => {
                 self.recycle(buffer);
                 self.half_closed(key);
             }
-            (State::Open, Ok(_)) => {
-                if let Some(buffer) = self.core.received(key, buffer, self.now) {
-                    self.recycle(buffer);
-                }
-                self.touched.push(key);
-            }
-            (State::Open, Err(error)) if errno::fault(&error) == Fault::Nobody => {
-                self.receive_into(key, buffer);
-            }
-            (State::Open, Err(error)) => self.read_failed(key, &error),
-            (State::Lingering { .. }, Ok(count)) if count > 0 => {
+            Ok(_) => self.received(key, buffer),
+            Err(error) if errno::fault(&error) == Fault::Nobody => self.received(key, buffer),
+            Err(error) => {
                 self.recycle(buffer);
-                self.count_discarded(key, count);
+                self.read_failed(key, &error);
             }
-            (State::Lingering { .. }, _) => self.shut_and_finish(key),
-            (State::Lost, _) => {}
-            (State::Dying, _) => self.finish(key),
         }
+    }
+
+    fn received(&mut self, key: ConnKey, buffer: BytesMut) {
+        if let Some(buffer) = self.core.received(key, buffer, self.now) {
+            self.recycle(buffer);
+        }
+        self.touched.push(key);
     }
 
     fn read_failed(&mut self, key: ConnKey, error: &io::Error) {

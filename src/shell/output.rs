@@ -18,9 +18,8 @@ use super::{
 };
 use crate::{
     core::{ConnKey, Interest, Piece},
-    limits::{COMMENTS_PER_TURN_MIN, READ_BUFFER_BYTES, SENDS_PER_TURN_MAX},
+    limits::{COMMENTS_PER_TURN_MIN, SENDS_PER_TURN_MAX},
 };
-use bytes::BytesMut;
 
 impl<B: Backend> Driver<B> {
     pub(super) fn write_output(&mut self) {
@@ -89,8 +88,7 @@ impl<B: Backend> Driver<B> {
         }
         let can_wait = !matches!(conn.write, Write::Idle);
         match (self.core.interest(key), &conn.read) {
-            (Interest::Park, Read::Idle) => Self::park(key, conn, Watch::Readable),
-            (Interest::Receive, Read::Idle) => self.start_receive(key),
+            (Interest::Park | Interest::Receive, Read::Idle) => Self::park(key, conn, Watch::Readable),
             (Interest::HangUp, Read::Idle) if !can_wait => Self::park(key, conn, Watch::HangUp),
             (Interest::Park | Interest::Receive, Read::Poll(_, Watch::HangUp)) if !can_wait => {
                 let word = Word::new(Source::Write, key.slot);
@@ -99,21 +97,5 @@ impl<B: Backend> Driver<B> {
             // Armed already, or armed when the write is done, or nothing to be armed.
             _ => {}
         }
-    }
-
-    pub(super) fn start_receive(&mut self, key: ConnKey) {
-        let buffer = self.core.take_input(key);
-        let buffer = buffer.unwrap_or_else(|| self.buffers.take_or(BytesMut::new));
-        self.receive_into(key, buffer);
-    }
-
-    pub(super) fn receive_into(&mut self, key: ConnKey, mut buffer: BytesMut) {
-        let Some(conn) = self.table.find(key) else { return };
-        if buffer.capacity() == buffer.len() {
-            buffer.reserve(READ_BUFFER_BYTES);
-        }
-        let mut place = self.receives.take_or(Box::default);
-        *place = Some(ring::receive(conn.fd(), buffer, Word::new(Source::Read, key.slot)));
-        conn.read = Read::Receive(place);
     }
 }

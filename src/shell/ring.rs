@@ -16,7 +16,6 @@
 //! 16 B per operation without data; 24 B with a box. Pushing and popping a word is O(1).
 
 use crate::{core::Piece, limits::SLICES_PER_WRITE_MAX};
-use bytes::BytesMut;
 use io_uring::{cqueue, opcode, squeue, types};
 use std::{
     cell::{Cell, RefCell},
@@ -45,7 +44,7 @@ pub(crate) struct Word {
 /// The operations a shard has in flight, by who waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The read side of a connection: a poll or a receive.
+    /// The read side of a connection: a poll.
     Read,
     /// The write side of a connection: a send, or the cancellation of its poll.
     Write,
@@ -147,46 +146,31 @@ fn wake(data: *const ()) {
 // --- One operation ------------------------------------------------------------------------------
 
 /// An operation in flight, with the data the kernel uses.
-pub(crate) struct Op<D: Held>(InFlightOneshot<D, Raw<D>>);
+pub(crate) struct Op<D: Unpin + 'static>(InFlightOneshot<D, Raw<D>>);
 
 /// What [`Op::poll`] found.
-pub(crate) enum Progress<D: Held> {
+pub(crate) enum Progress<D: Unpin + 'static> {
     /// Still in flight.
     Pending(Op<D>),
     /// Completed: the kernel's result and the data back.
     Done(io::Result<usize>, D),
 }
 
-/// Data that an operation holds for the kernel.
-pub(crate) trait Held: Unpin + 'static {
-    /// The kernel is done and returned `count`.
-    fn settle(&mut self, count: usize);
-}
-
-impl Held for () {
-    fn settle(&mut self, _count: usize) {}
-}
-
 pub(crate) struct Raw<D>(PhantomData<D>);
 
 impl<D> Unpin for Raw<D> {}
 
-impl<D: Held> OneshotOutputTransform for Raw<D> {
+impl<D: Unpin + 'static> OneshotOutputTransform for Raw<D> {
     type Output = (io::Result<usize>, D);
     type StoredData = D;
 
-    fn transform_oneshot_output(self, mut data: D, completion: cqueue::Entry) -> Self::Output {
-        match usize::try_from(completion.result()) {
-            Ok(count) => {
-                data.settle(count);
-                (Ok(count), data)
-            }
-            Err(_) => (Err(io::Error::from_raw_os_error(-completion.result())), data),
-        }
+    fn transform_oneshot_output(self, data: D, completion: cqueue::Entry) -> Self::Output {
+        let failed = |_| io::Error::from_raw_os_error(-completion.result());
+        (usize::try_from(completion.result()).map_err(failed), data)
     }
 }
 
-impl<D: Held> Op<D> {
+impl<D: Unpin + 'static> Op<D> {
     fn start(data: D, entry: squeue::Entry, word: Word) -> Self {
         let op = Op(UnsubmittedOneshot::new(data, Raw(PhantomData), entry).submit());
         match op.poll(word) {
@@ -242,37 +226,6 @@ pub(crate) fn accepted(result: io::Result<usize>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A buffer lent to the kernel; the bytes received are appended.
-pub(crate) struct ReceiveBuffer(BytesMut);
-
-impl ReceiveBuffer {
-    /// The buffer, with what was received.
-    pub(crate) fn into_inner(self) -> BytesMut {
-        self.0
-    }
-}
-
-impl Held for ReceiveBuffer {
-    fn settle(&mut self, count: usize) {
-        let len = self.0.len() + count;
-        assert!(len <= self.0.capacity(), "the kernel received more than it was offered");
-        // SAFETY:
-        // - `len` is within the capacity, as asserted;
-        // - the kernel initialised `count` bytes from the old length on: only `receive` makes this type,
-        //   and the entry it builds names exactly the spare capacity.
-        unsafe { self.0.set_len(len) }
-    }
-}
-
-/// Receives into the spare capacity of `buffer`, which must not be empty.
-pub(crate) fn receive(fd: BorrowedFd<'_>, mut buffer: BytesMut, word: Word) -> Op<ReceiveBuffer> {
-    let spare = buffer.spare_capacity_mut();
-    assert!(!spare.is_empty(), "a receive without room would look like the end of the stream");
-    let len = u32::try_from(spare.len()).unwrap_or(u32::MAX);
-    let entry = opcode::Recv::new(types::Fd(fd.as_raw_fd()), spare.as_mut_ptr().cast(), len).build();
-    Op::start(ReceiveBuffer(buffer), entry, word)
-}
-
 /// Sends bytes of the program itself: no allocation, nothing to hold.
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &'static [u8], word: Word) -> Op<()> {
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -322,16 +275,12 @@ impl Message {
     }
 }
 
-impl Held for Box<Message> {
-    fn settle(&mut self, _count: usize) {}
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
     use crate::{core::Inline, limits::RING_ENTRIES};
-    use bytes::{BufMut, Bytes};
+    use bytes::Bytes;
     use std::{
         future::poll_fn,
         io::{Read, Write},
@@ -352,7 +301,7 @@ mod tests {
     }
 
     /// Drives one operation as a shard does: by the ready list, never by its own waker.
-    async fn done<D: Held>(op: Op<D>, word: Word) -> (io::Result<usize>, D) {
+    async fn done<D: Unpin + 'static>(op: Op<D>, word: Word) -> (io::Result<usize>, D) {
         let mut op = Some(op);
         poll_fn(move |cx| {
             listen_for_completions(cx.waker());
@@ -377,21 +326,6 @@ mod tests {
                 assert_eq!(Word::unpack(word.pack()), word);
             }
         }
-    }
-
-    #[test]
-    fn what_is_received_is_appended() {
-        on_a_ring(64, async {
-            let (server, mut client) = UnixStream::pair().unwrap();
-            let mut buffer = BytesMut::with_capacity(64);
-            buffer.put_slice(b"POST ");
-            client.write_all(b"/mcp").unwrap();
-            let (result, buffer) = done(receive(server.as_fd(), buffer, WORD), WORD).await;
-            assert_eq!((result.unwrap(), &buffer.into_inner()[..]), (4, &b"POST /mcp"[..]));
-            drop(client);
-            let end = receive(server.as_fd(), BytesMut::with_capacity(8), WORD);
-            assert_eq!(done(end, WORD).await.0.unwrap(), 0);
-        });
     }
 
     #[test]
@@ -509,9 +443,8 @@ mod tests {
     fn continuous_work_delays_an_operation_by_few_turns() {
         on_a_ring(64, async {
             let (server, mut client) = UnixStream::pair().unwrap();
-            let buffer = BytesMut::with_capacity(8);
-            let mut received = None;
-            let mut waiting = Some(receive(server.as_fd(), buffer, WORD));
+            let mut found = None;
+            let mut waiting = Some(poll(server.as_fd(), READABLE, WORD));
             let turn = Word::new(Source::Turn, 0);
             let mut between = None;
             let (mut turns, mut wrote_at) = (0, None);
@@ -524,7 +457,7 @@ mod tests {
                     match word.source {
                         Source::Turn => between = None,
                         _ => match waiting.take().unwrap().poll(WORD) {
-                            Progress::Done(result, _) => received = Some((result.unwrap(), turns)),
+                            Progress::Done(result, ()) => found = Some((result.unwrap(), turns)),
                             Progress::Pending(op) => waiting = Some(op),
                         },
                     }
@@ -533,16 +466,16 @@ mod tests {
                     client.write_all(b"ping").unwrap();
                     wrote_at = Some(turns);
                 }
-                if received.is_some() {
+                if found.is_some() {
                     return Poll::Ready(());
                 }
                 between.get_or_insert_with(|| nop(turn));
                 Poll::Pending
             })
             .await;
-            let (count, received_at) = received.unwrap();
-            assert_eq!(count, 4);
-            assert!(received_at - wrote_at.unwrap() <= 4, "{} turns", received_at - wrote_at.unwrap());
+            let (events, found_at) = found.unwrap();
+            assert_eq!(events & usize::from(libc::POLLIN.unsigned_abs()), 1);
+            assert!(found_at - wrote_at.unwrap() <= 4, "{} turns", found_at - wrote_at.unwrap());
         });
     }
 }

@@ -3,6 +3,7 @@
 //! Owns nothing. None of them waits: those that could are made with `MSG_DONTWAIT`, because sockets used
 //! through the ring are in blocking mode.
 
+use bytes::BytesMut;
 use socket2::SockRef;
 use std::{
     io,
@@ -49,6 +50,33 @@ pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> usize {
     if result == 0 { usize::try_from(count).unwrap_or(usize::MAX) } else { usize::MAX }
 }
 
+/// Bytes received and not read yet (`SIOCINQ`).
+pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD (the same number as SIOCINQ) writes one int through the pointer, which is valid for
+    // that; the descriptor is borrowed, so it is open.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    // As above; a read will tell.
+    if result == 0 { usize::try_from(count).unwrap_or(usize::MAX) } else { usize::MAX }
+}
+
+/// Receives what is there, at most as much as `buffer` has room for, and appends it.
+///
+/// # Errors
+/// `WouldBlock` if nothing is there; otherwise what became of the connection. `Ok(0)` is the end of its input.
+pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
+    let spare = buffer.spare_capacity_mut();
+    assert!(!spare.is_empty(), "a receive without room would look like the end of the stream");
+    let count = SockRef::from(&fd).recv_with_flags(spare, libc::MSG_DONTWAIT)?;
+    assert!(count <= spare.len(), "the kernel received more than it was offered");
+    let len = buffer.len() + count;
+    // SAFETY:
+    // - `len` is within the capacity, as asserted;
+    // - the kernel initialised `count` bytes of the spare capacity, which starts at the old length.
+    unsafe { buffer.set_len(len) }
+    Ok(count)
+}
+
 /// Sends what the kernel takes at once and says nothing about the rest: for short static refusals.
 pub(crate) fn send_now(fd: BorrowedFd<'_>, bytes: &[u8]) {
     // A newcomer's empty send buffer takes a refusal whole, or the peer is gone.
@@ -86,6 +114,25 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (listener.accept().unwrap().0, client)
+    }
+
+    #[test]
+    fn what_is_received_is_appended_within_the_buffers_room() {
+        let (server, mut client) = pair();
+        let mut buffer = BytesMut::with_capacity(16);
+        let room = buffer.capacity();
+        buffer.extend_from_slice(b"POST ");
+        let empty = receive(server.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        client.write_all(&[b'/'; 100]).unwrap();
+        SockRef::from(&server).peek(&mut [MaybeUninit::uninit(); 100]).unwrap();
+        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap(), room - 5);
+        assert_eq!((buffer.len(), &buffer[..6]), (room, &b"POST /"[..]));
+        assert_eq!(unread_bytes(server.as_fd()), 100 - (room - 5));
+        drop(client);
+        let mut rest = BytesMut::with_capacity(256);
+        receive(server.as_fd(), &mut rest).unwrap();
+        assert_eq!(receive(server.as_fd(), &mut rest).unwrap(), 0);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use crate::world::{
     World,
     ask::{bodiless, chunked, notification, post, post_head, request},
+    client::ClientId,
     config,
     http::dechunk,
 };
-use moorline::core::{Ending, config::CoreConfig};
+use moorline::core::{Ending, Interest, config::CoreConfig};
 
 const PING_REPLY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
@@ -83,7 +84,7 @@ fn how_input_is_cut_into_reads_changes_nothing() {
             post(&session, &ping(1)),
             chunks,
             bodiless("HEAD", &session),
-            post(&session, "{"),
+            "\r\n".to_owned() + &post(&session, "{"),
             bodiless("DELETE", &session),
             bodiless("BAD METHOD", ""),
         ];
@@ -144,6 +145,22 @@ fn a_body_has_thirty_seconds_from_the_end_of_its_head() {
     check_408(&post_head("Content-Length: 50\r\n"), r#"{"jsonrpc":"2.0","#, 30_000);
     check_408(&post_head("Transfer-Encoding: chunked\r\n"), "1\r\n{\r\n1\r\n", 30_000);
     check_408(&(post_head("Content-Length: 50\r\n") + "{"), "", 30_000);
+}
+
+#[test]
+fn a_head_that_begins_behind_a_reply_has_ten_seconds_from_the_end_of_that() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    let session = world.session_field(client);
+    world.send(client, post(&session, &request("1", "tools/call")) + "GET /mcp");
+    world.advance(100_000);
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    assert!(world.client(client).take_text().contains(r#""id":1"#));
+    world.advance(9_900);
+    assert!(world.is_silent(client) && world.ending(client).is_none());
+    world.advance(120);
+    assert_eq!(world.response(client).status, 408);
 }
 
 #[test]
@@ -250,6 +267,10 @@ fn no_100_when_the_body_is_there_or_the_client_is_too_old_for_it() {
     world.send(client, post(&format!("{session}Expect: 100-continue\r\n"), &ping(1)));
     let text = world.client(client).take_text();
     assert!(text.starts_with("HTTP/1.1 200 "), "{text:?}");
+
+    world.send(client, post(&format!("{session}Expect: 100-continue\r\n"), ""));
+    let text = world.client(client).take_text();
+    assert!(text.starts_with("HTTP/1.1 400 "), "no body to wait for: {text:?}");
 
     let head = post_head(&format!("{session}Content-Length: {}\r\nExpect: 100-continue\r\n", ping(1).len()));
     world.send(client, head.replace("HTTP/1.1", "HTTP/1.0"));
@@ -738,20 +759,41 @@ fn an_http_1_0_stream_ends_with_its_connection() {
     assert_eq!(world.ending(listener), Some(Ending::Orderly));
 }
 
+fn interest(world: &World, client: ClientId) -> Interest {
+    let entry = &world.clients[client.0];
+    world.shards[entry.shard].interest(entry.key)
+}
+
+#[test]
+fn the_read_side_waits_for_what_may_come() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    assert_eq!(interest(&world, client), Interest::Park, "between requests, without a buffer");
+    let session = world.session_field(client);
+    let whole = post(&session, &request("1", "tools/call"));
+    let (head, body) = whole.split_at(whole.find("\r\n\r\n").unwrap() + 4);
+    for part in [&head[..20], &head[20..], &body[..5]] {
+        world.send(client, part);
+        assert_eq!(interest(&world, client), Interest::Receive, "within a request");
+    }
+    world.send(client, &body[5..]);
+    assert_eq!(interest(&world, client), Interest::Park, "its reply is awaited");
+    world.half_close(client);
+    assert_eq!(interest(&world, client), Interest::Nothing, "nothing more will come");
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    assert_eq!(interest(&world, client), Interest::Nothing, "it is over");
+}
+
 #[test]
 fn a_buffer_is_kept_only_while_it_holds_something() {
     // `Interest` tells: a connection that holds input reads no more of it.
-    use moorline::core::Interest;
     let mut world = World::with(config(2));
     let client = world.open_on(1, "2025-06-18");
     let moved = world.join_on(client, 0);
     world.get(moved);
     assert_eq!(world.response(moved).status, 200);
-    let interest = |world: &mut World, client| {
-        let (shard, key) = (world.client(client).shard, world.client(client).key);
-        world.shards[shard].interest(key)
-    };
-    assert_eq!(interest(&mut world, moved), Interest::Park, "a moved listener");
+    assert_eq!(interest(&world, moved), Interest::Park, "a moved listener");
 
     let piped = world.join_on(client, 1);
     let session = world.session_field(client);
@@ -759,8 +801,8 @@ fn a_buffer_is_kept_only_while_it_holds_something() {
         piped,
         post(&session, &request("1", "tools/call")) + &post(&session, &request("2", "tools/call")),
     );
-    assert_eq!(interest(&mut world, piped), Interest::HangUp, "holds the second request");
+    assert_eq!(interest(&world, piped), Interest::HangUp, "holds the second request");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
-    assert_eq!(interest(&mut world, piped), Interest::Park, "holds nothing");
+    assert_eq!(interest(&world, piped), Interest::Park, "holds nothing");
 }

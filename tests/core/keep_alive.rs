@@ -6,9 +6,10 @@ use crate::world::{
     client::ClientId,
     config,
     http::Event,
+    other,
 };
 use moorline::core::{
-    Ending,
+    Ending, Piece, Tell,
     config::{CoreConfig, Priming, ResponseMode},
 };
 
@@ -256,14 +257,20 @@ fn a_due_comment_that_a_message_overtakes_is_not_written() {
     let mut world = World::new();
     let client = world.open("2025-06-18");
     let listener = world.listen(client);
-    // The tick happens, but the message comes before the shell pulls the comment.
+    let (shard, session) = world.session_of(client);
     world.now.ms += 15_000;
     let now = world.now;
-    world.shards[0].tick(now, usize::MAX);
-    assert!(world.shards[0].has_comments());
-    world.announce(client, "first");
-    assert_eq!(world.texts(listener), ["first"]);
-    assert_eq!(world.counted("comments"), 0);
+    let core = &mut world.shards[shard];
+    core.tick(now, usize::MAX);
+    assert!(core.has_comments());
+    // The message is written before the shell comes to the comment.
+    core.tell(Tell::Announce(session, other("first")), now);
+    let key = core.next_output().unwrap();
+    let mut pieces = Vec::new();
+    core.fill(key, &mut pieces);
+    core.wrote(key, pieces.iter().map(Piece::len).sum(), now);
+    assert_eq!((core.next_comment(), core.next_output()), (None, None));
+    assert_eq!((world.client(listener).key, world.counted("comments")), (key, 0));
 }
 
 // --- What they cost -----------------------------------------------------------------------------

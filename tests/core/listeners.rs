@@ -540,6 +540,24 @@ fn a_demoted_stream_is_the_last_choice_until_it_acknowledges_something() {
 }
 
 #[test]
+fn a_demoted_stream_that_is_asked_again_stays_the_last_choice() {
+    let (mut world, owner) = session();
+    let first = world.listen(owner);
+    world.hold(first);
+    let second = world.listen(owner);
+    world.advance(5_100);
+    world.announce(owner, "one");
+    let (id, _) = world.numbered(second).remove(0);
+    world.reset(second);
+    let asking = world.listen(owner);
+    world.reset(asking);
+    let (back, _) = world.resume(owner, &id);
+    let fallen = fallen_through(&mut world, owner);
+    world.reset(back);
+    assert_primary(&mut world, owner, fallen, &[first, fallen]);
+}
+
+#[test]
 fn unacknowledged_events_move_under_new_ids_and_leave_the_old_log() {
     let (mut world, owner) = session();
     let first = world.listen(owner);

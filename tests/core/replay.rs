@@ -716,3 +716,16 @@ fn a_half_closed_post_still_gets_its_reply_and_a_half_closed_get_ends() {
     assert_eq!(gist(&response.events()), ["2", "response a"]);
     assert_eq!(sequence_of(&first) + 2, 3);
 }
+
+/// The kernel says what arrived when a peer half-closes; the stream of its POST goes on.
+#[test]
+fn a_half_close_is_evidence_of_what_arrived() {
+    let (mut world, owner) = session();
+    let (caller, shard, call, first) = streaming_call(&mut world, owner, "a");
+    let json = moorline::core::jsonrpc::notification("notifications/tools/list_changed", None);
+    let kind = NotificationKind::ToolsListChanged;
+    world.tell(shard, moorline::core::Tell::Notify(call.key, moorline::core::Notification { kind, json }));
+    world.half_close(caller);
+    let (_, response) = world.resume(owner, &first);
+    assert!(gist(&response.events()).is_empty(), "the signal arrived");
+}

@@ -7,7 +7,11 @@ use crate::world::{
     config, other,
 };
 use moorline::core::{
+<<<<<<< HEAD
     LogLevel, Tell,
+=======
+    Ending, Tell,
+>>>>>>> main
     config::{CoreConfig, ResponseMode},
     jsonrpc::RpcError,
 };
@@ -511,6 +515,29 @@ fn only_what_is_valid_ends_the_handshake() {
 }
 
 #[test]
+fn a_slow_initialize_is_answered_and_leaves_the_client_its_minute() {
+    for response_mode in [ResponseMode::Json, ResponseMode::Auto] {
+        for slow_ms in [59_000, 200_000] {
+            let mut world = World::with(CoreConfig { response_mode, ..config(1) });
+            world.answers_initialize = false;
+            let client = world.connect();
+            world.send(client, post("", &World::initialize_body("2025-06-18")));
+            world.advance(slow_ms);
+            let (shard, asked) = world.take_call();
+            world.answer(shard, asked.key, "{}");
+            let reply = world.response(client);
+            assert_eq!((reply.status, reply.complete), (200, true), "{slow_ms}");
+            assert!(reply.field("mcp-session-id").is_some());
+            world.advance(59_900);
+            assert_eq!(world.census.sessions(), 1);
+            world.advance(120);
+            world.assert_no_session_left();
+            assert_eq!(world.counted("sessions_handshake_expired"), 1);
+        }
+    }
+}
+
+#[test]
 fn sessions_without_clients_leave_nothing_behind() {
     let mut world = World::new();
     for _ in 0..500 {
@@ -736,6 +763,39 @@ fn a_stalled_stream_of_an_ended_session_still_ends_cleanly_when_it_moves_again()
     let (content, complete) = crate::world::http::dechunk(text.as_bytes());
     assert!(complete && String::from_utf8(content).unwrap().contains("in progress"));
     world.assert_no_session_left();
+}
+
+#[test]
+fn a_server_that_stops_serves_the_sessions_it_has_and_says_that_it_closes() {
+    let mut world = World::new();
+    let client = world.open("2025-11-25");
+    let guests: Vec<ClientId> = (0..4).map(|_| world.join(client)).collect();
+    let running = world.join(client);
+    let (shard, asked) = world.begin(running, "1");
+    for guest in &guests {
+        world.send(*guest, "P"); // A head has begun, so they are not idle.
+    }
+    world.shards[0].drain();
+    world.settle();
+    assert_eq!(world.ending(client), Some(Ending::Gone), "what is idle is closed");
+    let session = world.session_field(client);
+    let requests = [
+        (200, post(&session, &ping())),
+        (202, post(&session, &notification("x"))),
+        (404, post("Mcp-Session-Id: x\r\n", &ping())),
+        (503, post("", &World::initialize_body("2025-06-18"))),
+    ];
+    for (guest, (status, request)) in guests.iter().zip(&requests) {
+        let reply = world.exchange(*guest, &request[1..]);
+        assert_eq!((reply.status, reply.field("connection")), (*status, Some("close")), "{request}");
+        assert_eq!(world.ending(*guest), Some(Ending::Orderly));
+        assert_eq!(reply.field("retry-after").is_some(), *status == 503);
+    }
+    world.progress(shard, asked.key, 1);
+    world.answer(shard, asked.key, "{}");
+    let reply = world.response(running);
+    assert!(reply.complete && reply.messages().len() == 2 && reply.field("connection") == Some("close"));
+    assert_eq!(world.ending(running), Some(Ending::Orderly));
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn basic_behaviour_is_the_same_on_every_shard() {
         let guest = world.join_on(client, landing);
         assert_eq!(world.ask_for(guest, &request("1", "ping")).json()["id"], 1);
         assert_settled(world, guest, client, landing);
+        assert_eq!(world.counted("requests"), 3, "initialize, initialized and ping, each once");
 
         // A listener, a call as JSON, a call as a stream, a notification, a cancellation.
         let listener = world.join_on(client, landing);

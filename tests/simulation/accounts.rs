@@ -6,6 +6,7 @@ use super::{
     sim::{Sim, note},
     socket::{Asked, Network, Peer},
 };
+use moorline::core::Ending;
 
 impl Sim {
     pub fn settle_accounts(&mut self) {
@@ -42,17 +43,26 @@ impl Sim {
         }
     }
 
-    /// Clients come back for what they still miss, as often as it takes.
+    /// Clients come back for what they still miss.
     fn fetch_the_rest(&mut self) {
-        for _ in 0..8 {
-            for agent in 0..self.agents.len() {
-                let returns = std::mem::take(&mut self.agents[agent].returns);
-                for (_, cursor) in returns {
-                    if let Some(session) = self.agents[agent].session {
-                        self.get(agent, session, cursor);
-                        self.settle();
-                    }
+        for agent in 0..self.agents.len() {
+            let returns = std::mem::take(&mut self.agents[agent].returns);
+            for (_, cursor) in returns {
+                if let Some(session) = self.agents[agent].session {
+                    let cursor = self.remembered(cursor);
+                    self.get(agent, session, cursor);
+                    self.settle();
                 }
+            }
+        }
+        let numbers: Vec<u64> = self.model.calls.keys().copied().collect();
+        for n in numbers {
+            let call = &self.model.calls[&n];
+            let (agent, session) = (self.sockets[call.socket].agent, call.session);
+            let cursor = self.sockets[call.socket].exchanges[call.exchange].last_seen.clone();
+            if !call.seen && cursor.is_some() && self.agents[agent].session == Some(session) {
+                self.get(agent, session, cursor);
+                self.settle();
             }
         }
         self.finish_work();
@@ -125,10 +135,13 @@ impl Sim {
             let session = &self.model.sessions[call.session];
             let socket = &self.sockets[call.socket];
             let exchange = &socket.exchanges[call.exchange];
-            let was_healthy = socket.peer == Peer::Open
+            let closed_early = exchange.is_over && exchange.is_stream;
+            let was_healthy = !closed_early
+                && socket.ending != Some(Ending::Cut)
+                && socket.peer == Peer::Open
                 && socket.network != Network::Black
                 && (socket.ending.is_none() || exchange.is_over);
-            if !session.is_alive || session.called_dead || call.is_cancelled || call.seen || evicted > 0 {
+            if !session.is_alive || session.called_dead || call.may_be_cancelled || call.seen || evicted > 0 {
                 continue;
             }
             // A POST whose connection was reachable to the end.
@@ -165,7 +178,10 @@ impl Sim {
             let model = &self.model.sessions[session];
             for (m, message) in &model.inbox {
                 let arrived = message.seen || self.arrived(&message.writes);
-                let excused = self.scenario.evicts && self.now.ms - message.ms >= self.config.replay_ttl_ms;
+                // What was in a log leaves it in time.
+                let excused = self.scenario.evicts
+                    && !message.writes.is_empty()
+                    && self.now.ms - message.ms >= self.config.replay_ttl_ms;
                 match message.class {
                     _ if arrived || excused || message.origin == Origin::Call => {}
                     Class::Other => {
@@ -182,7 +198,7 @@ impl Sim {
                             missing += 1;
                         }
                     }
-                    Class::Log | Class::Progress => {}
+                    Class::Log | Class::Progress | Class::Request => {}
                 }
             }
         }
@@ -196,6 +212,7 @@ impl Sim {
     /// Who was told that a session is no more was told the truth.
     fn check_ends(&self) {
         for (index, session) in self.model.sessions.iter().enumerate() {
+            assert!(!session.is_alive || session.doubts.is_empty(), "{:?}", session.doubts);
             assert!(!session.called_dead || !session.is_alive, "session {index} was denied while it lived");
         }
     }

@@ -7,7 +7,7 @@ use super::{
     socket::Asked,
 };
 use moorline::core::{
-    Ask, Call, LogLevel, Notification, NotificationKind, Tell,
+    Ask, Call, LogLevel, Notification, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, Tell,
     jsonrpc::{self, RpcError},
 };
 
@@ -24,6 +24,7 @@ impl Sim {
                 assert!(entry.key.is_none(), "asked twice");
                 entry.key = Some((shard, call.key));
                 entry.called_ms = self.now.ms;
+                entry.called_step = self.step;
                 self.working.push((shard, call, n));
             }
             Ask::Cancel(key) => {
@@ -37,6 +38,9 @@ impl Sim {
                         // Cancelled, or timed out, which is answered.
                         let times_out = self.now.ms - call.called_ms >= self.config.request_timeout_ms;
                         call.is_cancelled = !times_out;
+                        if !times_out {
+                            self.check_cancel(over.2);
+                        }
                     }
                     self.stale.push(over);
                 } else if let Some(index) =
@@ -62,7 +66,29 @@ impl Sim {
                     "calls end before their session"
                 );
             }
-            Ask::Notified(_) | Ask::LogLevel(..) | Ask::Answered(..) => {}
+            Ask::Answered(id, answer) => {
+                note!(self, "the client answers {}: {}", id.0, answer.is_ok());
+                let answered = self.model.asks.get_mut(&id.0).expect("it was asked");
+                assert!(!*answered, "a request has one answer");
+                *answered = true;
+            }
+            Ask::Notified(_) | Ask::LogLevel(..) => {}
+        }
+    }
+
+    /// A cancellation that fits more than one call ends none. Whether it was one, or the session's end, shows later.
+    fn check_cancel(&mut self, n: u64) {
+        let call = &self.model.calls[&n];
+        let session = &self.model.sessions[call.session];
+        let earliest = session.cancels.iter().filter(|(_, id)| *id == call.id).map(|(step, _)| *step).min();
+        let twin =
+            self.working.iter().map(|(_, _, other)| (other, &self.model.calls[other])).find(|(_, other)| {
+                other.session == call.session && other.id == call.id && Some(other.called_step) < earliest
+            });
+        if let Some((twin, _)) = twin {
+            let doubt = format!("call {n} was cancelled though call {twin} had the same id");
+            let session = call.session;
+            self.model.sessions[session].doubts.push(doubt);
         }
     }
 
@@ -85,7 +111,8 @@ impl Sim {
             disturbed_step: 0,
             got_ms: 0,
             called_dead: false,
-            level_set: false,
+            cancels: Vec::new(),
+            doubts: Vec::new(),
         });
         let session = self.model.sessions.len() - 1;
         let exchange = self.sockets[socket].exchanges.iter_mut().find(|e| e.asked == Asked::Initialize);
@@ -100,7 +127,7 @@ impl Sim {
     }
 
     pub fn backend_step(&mut self) {
-        match self.rng.weighted(&[20, 30, 15, 25, 5, 5]) {
+        match self.rng.weighted(&[20, 30, 15, 25, 5, 5, 4, 2, 1]) {
             0 if !self.greeting.is_empty() => {
                 let index = self.rng.below(self.greeting.len());
                 self.answer_greeting(index);
@@ -115,7 +142,11 @@ impl Sim {
             }
             3 if !self.model.sessions.is_empty() => {
                 let session = self.rng.below(self.model.sessions.len());
-                let count = if self.scenario.floods && self.rng.percent(10) { 300 } else { 1 };
+                let count = match self.rng.below(10) {
+                    0 if self.scenario.floods => 300,
+                    0..3 => 4,
+                    _ => 1,
+                };
                 for _ in 0..count {
                     let class = self.draw_class();
                     self.announce(session, class);
@@ -123,6 +154,21 @@ impl Sim {
             }
             4 => self.broadcast(),
             5 if !self.stale.is_empty() => self.answer_stale(),
+            6 if !self.model.sessions.is_empty() => self.ask_a_client(),
+            7 if !self.working.is_empty() => {
+                let (shard, call, n) = &self.working[self.rng.below(self.working.len())];
+                note!(self, "the stream of call {n} is closed early");
+                let (shard, key) = (*shard, call.key);
+                self.tell(shard, Tell::CloseStream(key, 500));
+            }
+            8 if !self.model.sessions.is_empty() => {
+                let session = self.rng.below(self.model.sessions.len());
+                note!(self, "the listeners of session {session} are closed early");
+                let model = &mut self.model.sessions[session];
+                model.disturbed_step = self.step;
+                let (shard, key) = (model.shard, model.key);
+                self.tell(shard, Tell::CloseListeners(key, 500));
+            }
             _ => {}
         }
     }
@@ -170,6 +216,31 @@ impl Sim {
         self.tell(shard, tell);
     }
 
+    fn ask_a_client(&mut self) {
+        let m = self.model.number();
+        let (session, shard, call, more) = if !self.working.is_empty() && self.rng.percent(50) {
+            let (shard, call, n) = &self.working[self.rng.below(self.working.len())];
+            let entry = self.model.calls.get_mut(n).expect("known");
+            entry.said.push(m);
+            (entry.session, *shard, Some(call.key), format!(",\"call\":{n}"))
+        } else {
+            let session = self.rng.below(self.model.sessions.len());
+            (session, self.model.sessions[session].shard, None, String::new())
+        };
+        note!(self, "session {session} is asked {m}, for {call:?}");
+        self.model.asks.insert(m, false);
+        self.expect_one(session, m, Class::Request, Origin::Call);
+        let request = ServerRequest {
+            id: ServerRequestId(m),
+            session: self.model.sessions[session].key,
+            call,
+            method: self.rng.pick(&[ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::ListRoots]),
+            params: Some(format!(r#"{{"m":{m}{more}}}"#).into()),
+            timeout_ms: self.rng.pick(&[3_000, 30_000]),
+        };
+        self.tell(shard, Tell::Request(request));
+    }
+
     fn speak_of(&mut self, index: usize) {
         let (shard, call, n) = &self.working[index];
         let (shard, key, n) = (*shard, call.key, *n);
@@ -181,7 +252,9 @@ impl Sim {
         note!(self, "call {n} says {m}: {class:?}");
         // Without a stream of its own it goes to the listener.
         self.expect_one(session, m, class, Origin::Call);
-        self.tell(shard, Tell::Notify(key, notification(class, m, &format!(",\"call\":{n}"))));
+        let padding = "x".repeat(if self.rng.percent(2) { 18_000 } else { 0 });
+        let more = format!(",\"call\":{n},\"p\":\"{padding}\"");
+        self.tell(shard, Tell::Notify(key, notification(class, m, &more)));
     }
 
     fn draw_class(&mut self) -> Class {
@@ -221,6 +294,7 @@ impl Sim {
     }
 
     fn expect_one(&mut self, session: usize, m: u64, class: Class, origin: Origin) {
+        self.step += 1;
         let message = Message::new(class, self.step, self.now.ms, origin);
         self.model.sessions[session].inbox.insert(m, message);
     }
@@ -245,6 +319,7 @@ fn notification(class: Class, m: u64, more: &str) -> Notification {
         Class::Other => (NotificationKind::Other, "notifications/other"),
         Class::Log => (NotificationKind::Log(LogLevel::Info), "notifications/message"),
         Class::Progress => (NotificationKind::Progress, "notifications/progress"),
+        Class::Request => unreachable!("requests are no notifications"),
         Class::Tools => (NotificationKind::ToolsListChanged, "notifications/tools/list_changed"),
         Class::Resource(n) => {
             (NotificationKind::ResourceUpdated(format!("r{n}").into()), "notifications/resources/updated")

@@ -5,7 +5,7 @@
 //! rude one resets, stalls, vanishes, sends nonsense and cursors that are not its own. All of them misbehave at times.
 
 use super::{
-    model::Call,
+    model::{Call, Rewind},
     rng::Rng,
     sim::{Sim, note},
     socket::{Asked, Exchange, Network, Peer},
@@ -91,7 +91,7 @@ impl Sim {
         self.agents[agent].is_initializing = true;
         let revision = self.agents[agent].revision.date();
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1","socket":{socket}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{"elicitation":{{}}}},"clientInfo":{{"name":"c","version":"1","socket":{socket}}}}}}}"#
         );
         self.post(socket, None, Asked::Initialize, &body);
     }
@@ -103,8 +103,15 @@ impl Sim {
         };
         let (_, cursor) = self.agents[agent].returns.remove(index);
         let session = self.agents[agent].session.expect("it acts in one");
+        let cursor = self.remembered(cursor);
         self.get(agent, session, cursor);
         true
+    }
+
+    /// The cursor, unless the client lost it: some restart, some never keep one.
+    pub fn remembered(&mut self, cursor: Option<String>) -> Option<String> {
+        let is_listener = cursor.as_ref().is_some_and(|cursor| Id::parse(cursor).stream.0 == 'l');
+        cursor.filter(|_| !is_listener || self.rng.percent(70))
     }
 
     pub fn call(&mut self, agent: usize, session: usize) {
@@ -164,7 +171,9 @@ impl Sim {
             None => Asked::Plain,
             Some(cursor) => {
                 let id = Id::parse(&cursor);
-                model.rewinds.push((self.step, id.stream, id.sequence));
+                let exchange = self.sockets[socket].exchanges.len();
+                let (stream, sequence) = (id.stream, id.sequence);
+                model.rewinds.push(Rewind { stream, sequence, socket, exchange });
                 Asked::Cursor(cursor)
             }
         };
@@ -187,6 +196,7 @@ impl Sim {
         for call in self.model.calls.values_mut().filter(|call| call.session == session && call.id == id) {
             call.may_be_cancelled = true;
         }
+        self.model.sessions[session].cancels.push((self.step, id.clone()));
         let body = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         );
@@ -204,7 +214,6 @@ impl Sim {
         let Some(socket) = self.socket_for(agent, session) else { return };
         let n = self.model.number();
         let level = self.rng.pick(&["debug", "error"]);
-        self.model.sessions[session].level_set = true;
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{n},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
         );
@@ -293,7 +302,7 @@ impl Sim {
                 &[400, 404],
             ),
             7 => (format!("PUT /mcp HTTP/1.1\r\nHost: localhost\r\n{line}\r\n"), &[405]),
-            _ => ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Le".into(), &[408]),
+            _ => ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Le".into(), &[408, 400]),
         };
         self.send(socket, None, Asked::Refusable(statuses), &request);
     }
@@ -315,7 +324,7 @@ impl Sim {
         let busy: Vec<usize> = (0..self.sockets.len())
             .filter(|socket| mine(self, socket) && self.sockets[*socket].client_writes())
             .collect();
-        if !busy.is_empty() && self.rng.percent(8) {
+        if !busy.is_empty() && !self.is_calm && self.rng.percent(8) {
             return Some(busy[self.rng.below(busy.len())]);
         }
         self.connect(agent)
@@ -338,6 +347,7 @@ impl Sim {
     }
 
     fn send(&mut self, socket: usize, session: Option<usize>, asked: Asked, request: &str) {
+        self.step += 1;
         note!(self, "agent {} on socket {socket}: {asked:?}", self.sockets[socket].agent);
         self.sockets[socket].inbox.extend(request.as_bytes());
         self.sockets[socket].exchanges.push(Exchange::new(asked, session, self.step, self.now.ms));
@@ -367,10 +377,11 @@ impl Sim {
         match &item.what {
             What::Head(head) => match (&asked, head.status) {
                 (Asked::Initialize, 200) => {
-                    let session = session.expect("the backend was asked");
-                    let id = head.field("mcp-session-id").map(str::to_owned);
-                    assert!(id.is_some(), "a session has an id");
-                    self.model.sessions[session].id = id;
+                    // An initialize that failed begins no session.
+                    if let Some(id) = head.field("mcp-session-id") {
+                        let session = session.expect("the backend was asked");
+                        self.model.sessions[session].id = Some(id.to_owned());
+                    }
                 }
                 (Asked::Initialize, _) => self.agents[agent].is_initializing = false,
                 (_, 404) if self.agents[agent].session == session => self.forget_session(agent),
@@ -407,10 +418,17 @@ impl Sim {
             self.agents[agent].seen_ids.push(id.clone());
         }
         let Some(json) = block.json() else { return };
+        if json["method"] == "notifications/cancelled" {
+            return;
+        }
         if json.get("method").is_some() {
             let m = json["params"]["m"].as_u64().expect("messages are numbered");
             if let Some(message) = self.model.sessions[session].inbox.get_mut(&m) {
                 message.seen = true;
+            }
+            if json.get("id").is_some() && self.agents[agent].session == Some(session) && self.rng.percent(80)
+            {
+                self.answer_server(agent, session, &json["id"].to_string());
             }
             return;
         }
@@ -420,6 +438,13 @@ impl Sim {
         let mut calls = self.model.calls.values_mut();
         if let Some(call) = calls.find(|call| call.session == session && call.response == response) {
             call.seen = true;
+        }
+    }
+
+    fn answer_server(&mut self, agent: usize, session: usize, id: &str) {
+        if let Some(socket) = self.socket_for(agent, session) {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            self.post(socket, Some(session), Asked::Notice, &body);
         }
     }
 
@@ -436,7 +461,8 @@ impl Sim {
         let agent = self.sockets[socket].agent;
         self.agents[agent].is_initializing = false;
         let Some(session) = self.sockets[socket].exchanges[number].session else { return };
-        if self.model.sessions[session].is_alive && self.agents[agent].session.is_none() {
+        let model = &self.model.sessions[session];
+        if model.is_alive && model.id.is_some() && self.agents[agent].session.is_none() {
             self.agents[agent].session = Some(session);
             if let Some(socket) = self.socket_for(agent, session) {
                 let body = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

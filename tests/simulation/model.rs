@@ -16,9 +16,13 @@ use std::collections::BTreeMap;
 pub struct Model {
     pub sessions: Vec<Session>,
     pub calls: BTreeMap<u64, Call>,
+    /// Requests to clients, and whether the backend has its answer.
+    pub asks: BTreeMap<u64, bool>,
     /// When each broadcast was made.
     pub broadcasts: BTreeMap<u64, (u64, u64)>,
     pub next_number: u64,
+    /// Queues may overflow: what was to come may never.
+    pub drops: bool,
 }
 
 #[derive(Debug)]
@@ -36,15 +40,17 @@ pub struct Session {
     /// Whose POST a request stream answers: socket and exchange.
     pub posts: BTreeMap<u32, (usize, usize)>,
     pub inbox: BTreeMap<u64, Message>,
-    /// GETs with cursors the client sent: step, stream, sequence.
-    pub rewinds: Vec<(u64, StreamName, u32)>,
+    pub rewinds: Vec<Rewind>,
     /// The last step at which a stream of its own ended, was measured or was continued elsewhere.
     pub disturbed_step: u64,
     /// The last step at which the client sent a GET.
     pub got_ms: u64,
     /// Somebody answered it 404.
     pub called_dead: bool,
-    pub level_set: bool,
+    /// Cancellations its client sent: step and JSON-RPC id.
+    pub cancels: Vec<(u64, String)>,
+    /// What was wrong unless the session was about to end.
+    pub doubts: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,8 @@ pub enum Class {
     Progress,
     Tools,
     Resource(u8),
+    /// A request of the server to the client.
+    Request,
 }
 
 impl Class {
@@ -73,9 +81,40 @@ pub struct Message {
     pub seen: bool,
 }
 
+impl Session {
+    /// A signal waits where the first that says the same was put: nothing said later comes before it.
+    fn check_overtaken(&self, m: u64, step: u64) {
+        for (n, signal) in self.inbox.range(..m).filter(|(_, other)| other.class.is_signal()) {
+            if self.disturbed_step >= signal.step || signal.step >= step {
+                continue;
+            }
+            let mut same = self.inbox.values().filter(|other| other.class == signal.class);
+            let told = same.any(|other| other.writes.iter().any(|write| write.step >= signal.step));
+            assert!(told, "message {m} was written before signal {n}, which was said first");
+        }
+    }
+}
+
 impl Message {
     pub fn new(class: Class, step: u64, ms: u64, origin: Origin) -> Self {
         Message { class, step, ms, origin, writes: Vec::new(), seen: false }
+    }
+}
+
+/// A GET with a cursor that the client sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Rewind {
+    pub stream: StreamName,
+    pub sequence: u32,
+    pub socket: usize,
+    pub exchange: usize,
+}
+
+impl Rewind {
+    /// Whether the server may have acted on it at that step or later.
+    fn may_follow(&self, step: u64, sockets: &[Socket]) -> bool {
+        let exchange = &sockets[self.socket].exchanges[self.exchange];
+        exchange.answered_step.is_none_or(|answered| answered >= step)
     }
 }
 
@@ -108,6 +147,7 @@ pub struct Call {
     /// Numbers of its notifications in order.
     pub said: Vec<u64>,
     pub called_ms: u64,
+    pub called_step: u64,
 }
 
 impl Call {
@@ -126,6 +166,7 @@ impl Call {
             seen: false,
             said: Vec::new(),
             called_ms: 0,
+            called_step: 0,
         }
     }
 }
@@ -173,7 +214,8 @@ impl Model {
             What::End => exchange.is_over = true,
             What::Block(block) => {
                 if block.comment.is_some() {
-                    self.comment(socket, item.exchange, block, moment);
+                    let probed = is_probed(sockets, index, item.exchange);
+                    self.comment(&sockets[index], item.exchange, block, moment, probed);
                 } else {
                     let mut exchange = socket.exchanges[item.exchange].clone();
                     self.event(index, item, &mut exchange, block, sockets, moment);
@@ -187,11 +229,15 @@ impl Model {
     fn head(&mut self, exchange: &mut Exchange, head: &Head, moment: Moment) {
         assert_eq!(exchange.status, None, "one answer each");
         exchange.status = Some(head.status);
+        exchange.answered_step = Some(moment.step);
         exchange.is_stream = head.is_stream();
         if head.is_stream() {
             assert_eq!(head.status, 200);
             assert_eq!(head.field("cache-control"), Some("no-cache, no-transform"));
             assert_eq!(head.field("x-accel-buffering"), Some("no"));
+        }
+        if let (Asked::Plain, Some(session)) = (&exchange.asked, exchange.session) {
+            self.sessions[session].got_ms = moment.ms;
         }
         let may_time_out = moment.ms - exchange.sent_ms > 1_000;
         let allowed: &[u16] = match &exchange.asked {
@@ -247,7 +293,7 @@ impl Model {
                 for call in calls {
                     let call = &self.calls[&call];
                     assert!(
-                        call.in_json.is_some() || call.is_cancelled,
+                        call.in_json.is_some() || call.may_be_cancelled,
                         "a call of this POST has no answer: {call:?}"
                     );
                 }
@@ -276,14 +322,14 @@ impl Model {
         *call
     }
 
-    fn comment(&mut self, socket: &mut Socket, number: usize, block: &Block, moment: Moment) {
+    fn comment(&self, socket: &Socket, number: usize, block: &Block, moment: Moment, probed: bool) {
         let text = block.comment.as_deref().unwrap_or_default();
         assert!(["keepalive", "ok"].contains(&text), "{text:?}");
         let exchange = &socket.exchanges[number];
         let Some(session) = exchange.session else { return };
-        // A newcomer's probe may come at any time.
+        // A newcomer's probe may come at any time until its own head is out.
         let session = &self.sessions[session];
-        if text == "ok" || session.got_ms + 1 >= socket.written_ms {
+        if text == "ok" || probed || session.got_ms + 1 >= socket.written_ms {
             return;
         }
         assert!(moment.keep_alive_ms > 0, "no keep-alive was asked for");
@@ -323,7 +369,7 @@ impl Model {
         } else if id.stream.0 == 'r' {
             self.request_event(session_index, &id, &json);
         } else {
-            self.listener_event(session_index, &id, &json, socket, item, exchange, sockets, moment);
+            self.listener_event(session_index, &id, &json, socket, item, exchange, sockets);
         }
     }
 
@@ -366,12 +412,22 @@ impl Model {
         assert!(call.in_json.is_none_or(|end| doubted(end, 0, call.socket)), "it had arrived: {json}");
         let first_id = post.exchanges[call.exchange].first_id_end;
         assert!(first_id.is_none_or(|end| doubted(end, 0, call.socket)), "a cursor could recover it: {json}");
+        let last = exchange.last_written.as_deref().map(Id::parse);
+        let (stream, sequence) = last.map_or((('l', 0), 0), |id| (id.stream, id.sequence));
+        let step = sockets[socket].lent_step(item.start);
+        let write = Write { stream, sequence, socket, end: item.end, step };
+        let rewinds = session.map_or(&[][..], |session| &self.sessions[session].rewinds);
         for former in &call.recoveries {
-            let again = former.socket != socket && doubted(former.end, former.step, former.socket);
+            let first = if former.step <= write.step { former } else { &write };
+            let rewound = rewinds.iter().any(|rewind| {
+                rewind.stream == first.stream
+                    && rewind.sequence <= first.sequence
+                    && rewind.may_follow(first.step, sockets)
+            });
+            let again = former.socket != socket && (rewound || doubted(first.end, first.step, first.socket));
             assert!(again, "given to two GETs: {json}");
         }
-        let stream = ('l', 0);
-        call.recoveries.push(Write { stream, sequence: 0, socket, end: item.end, step: moment.step });
+        call.recoveries.push(write);
     }
 
     /// A stream stays one stream: its events go up, start after the cursor, and belong to what was asked.
@@ -410,7 +466,7 @@ impl Model {
             } else {
                 let fell_through = last.stream.0 == 'r' && id.stream.0 == 'l';
                 let left_over =
-                    session.rewinds.iter().any(|(_, stream, _)| *stream == last.stream) && id.stream.0 == 'l';
+                    session.rewinds.iter().any(|rewind| rewind.stream == last.stream) && id.stream.0 == 'l';
                 assert!(fell_through || left_over, "{id:?} on the stream of {last:?}");
             }
         }
@@ -451,6 +507,12 @@ impl Model {
             .map(|(n, _)| *n)
             .collect();
         let key = (id.stream, id.sequence);
+        if calls.is_empty() {
+            return assert!(json["result"].is_object(), "a ping has one answer: {json}");
+        }
+        if is_withdrawal(json) {
+            return;
+        }
         if json.get("method").is_some() {
             let (call, m) = (json["params"]["call"].as_u64(), json["params"]["m"].as_u64());
             let (call, m) = (call.expect("of a call"), m.expect("a number"));
@@ -479,16 +541,19 @@ impl Model {
         item: &Item,
         exchange: &mut Exchange,
         sockets: &[Socket],
-        moment: Moment,
     ) {
         assert!(json.get("method").is_some(), "a response on a listener stream: {json}");
+        if is_withdrawal(json) {
+            return;
+        }
         let session = &mut self.sessions[session_index];
         let m = json["params"]["m"].as_u64().expect("messages are numbered");
         let key = (id.stream, id.sequence);
         let known = *session.events.entry(key).or_insert(m);
         assert_eq!(known, m, "an event id means one message");
         let in_call = session.events.iter().any(|((stream, _), n)| *n == m && stream.0 == 'r');
-        assert!(!in_call, "on the stream of its call and on a listener: {json}");
+        let is_request = self.asks.contains_key(&m);
+        assert!(!in_call || is_request, "on the stream of its call and on a listener: {json}");
         // A broadcast may reach a session before the backend has heard of it.
         if let Some((step, ms)) = self.broadcasts.get(&m) {
             session
@@ -515,8 +580,10 @@ impl Model {
                 .reports
                 .iter()
                 .any(|(step, offset)| *step >= first.step && *offset < first.end);
-            let rewound = session.rewinds.iter().any(|(step, stream, sequence)| {
-                *step >= first.step && *stream == first.stream && *sequence < first.sequence
+            let rewound = session.rewinds.iter().any(|rewind| {
+                rewind.stream == first.stream
+                    && rewind.sequence < first.sequence
+                    && rewind.may_follow(first.step, sockets)
             });
             assert!(
                 doubted || rewound,
@@ -524,6 +591,11 @@ impl Model {
             );
         }
         let is_fresh = message.writes.is_empty();
+        let (class, origin, step) = (message.class, message.origin, message.step);
+        if is_fresh && !self.drops && class == Class::Other && origin == Origin::Session {
+            session.check_overtaken(m, step);
+        }
+        let message = session.inbox.get_mut(&m).expect("seen above");
         if is_fresh && message.class == Class::Other && message.origin == Origin::Session {
             if let Some(last_step) = exchange.last_fresh {
                 let inverted = message.step < last_step && session.disturbed_step < message.step;
@@ -532,14 +604,35 @@ impl Model {
             exchange.last_fresh = Some(message.step.max(exchange.last_fresh.unwrap_or(0)));
             exchange.last_fresh_m = m;
         }
+        // Evidence counts as long as the stream was where it came from.
+        let moved_on = |from: u64| {
+            let later = session
+                .rewinds
+                .iter()
+                .filter(|rewind| rewind.stream == id.stream && rewind.may_follow(from, sockets));
+            let sent = later.map(|rewind| sockets[rewind.socket].exchanges[rewind.exchange].step);
+            sent.min().unwrap_or(u64::MAX).min(exchange.step).max(from)
+        };
         let repeated = message.class.is_signal()
             && message.writes.iter().any(|former| {
                 (former.stream, former.sequence) == key
                     && sockets[former.socket].reports.iter().any(|(step, offset)| {
-                        (former.step..exchange.step).contains(step) && *offset >= former.end
+                        (former.step..moved_on(former.step)).contains(step) && *offset >= former.end
                     })
             });
         assert!(!repeated, "a signal that arrived was replayed: {m}");
         message.writes.push(write);
     }
+}
+
+/// Whether it tells the client that a request to it needs no answer any more.
+fn is_withdrawal(json: &Value) -> bool {
+    json["method"] == "notifications/cancelled"
+}
+
+/// Whether a plain GET of the same session is on its way or was just answered.
+fn is_probed(sockets: &[Socket], index: usize, exchange: usize) -> bool {
+    let session = sockets[index].exchanges[exchange].session;
+    let mut others = sockets.iter().flat_map(|socket| &socket.exchanges);
+    others.any(|other| other.session == session && other.asked == Asked::Plain && other.status.is_none())
 }

@@ -99,6 +99,7 @@ impl Sim {
                 Shard::new(ShardId(index), config.clone(), census.clone(), entropy, now)
             })
             .collect();
+        let drops = scenario.floods;
         let agents = (0..scenario.agents).map(|_| Agent::draw(&mut rng)).collect();
         Sim {
             rng,
@@ -112,7 +113,7 @@ impl Sim {
             keys: HashMap::new(),
             mail: VecDeque::new(),
             agents,
-            model: Model::default(),
+            model: Model { drops, ..Model::default() },
             working: Vec::new(),
             stale: Vec::new(),
             greeting: Vec::new(),
@@ -236,6 +237,7 @@ impl Sim {
     }
 
     fn carry_out(&mut self, shard: usize, effect: Effect) {
+        self.step += 1;
         match effect {
             Effect::Close(key, ending) => self.begin_close(shard, key, ending),
             Effect::Move(moved) => {
@@ -264,7 +266,8 @@ impl Sim {
     }
 
     fn begin_close(&mut self, shard: usize, key: ConnKey, ending: Ending) {
-        let socket = self.find(shard, key).expect("the core ends connections it has");
+        // A harder end may be asked for while the connection is already closing by itself.
+        let Some(socket) = self.find(shard, key) else { return };
         self.disturb(socket);
         let entry = &mut self.sockets[socket];
         if entry.ending.is_some_and(|earlier| earlier >= ending) {
@@ -283,6 +286,7 @@ impl Sim {
 
     /// Reads `SIOCOUTQ`, and notes what the core learns by it.
     fn evidence(&mut self, socket: usize) -> usize {
+        self.step += 1;
         self.disturb(socket);
         let step = self.step;
         let entry = &mut self.sockets[socket];
@@ -310,7 +314,7 @@ impl Sim {
         match self.shards[shard].connect(self.now) {
             Admission::Admitted(key) => {
                 self.sockets.push(Socket::new(agent, Place::Shard(shard), key, self.now.ms));
-                self.sockets[socket].window = self.rng.pick(&[300, 4_000, 64 * 1024, 64 * 1024]);
+                self.sockets[socket].window = self.rng.pick(&[300, 1_000, 4_000, 64 * 1024]);
                 let former = self.keys.insert((shard, key), socket);
                 assert!(former.is_none(), "a key is never used twice");
                 self.check(shard);
@@ -338,6 +342,7 @@ impl Sim {
     }
 
     fn start_write(&mut self, shard: usize, key: ConnKey) {
+        self.step += 1;
         let Some(socket) = self.find(shard, key) else { return };
         if self.sockets[socket].in_flight.is_some() || self.sockets[socket].ending.is_some() {
             return;
@@ -346,6 +351,7 @@ impl Sim {
         self.shards[shard].fill(key, &mut pieces);
         if !pieces.is_empty() {
             let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.as_slice().to_vec()).collect();
+            note!(self, "socket {socket} is lent {} bytes", bytes.len());
             let entry = &mut self.sockets[socket];
             entry.lent.push((entry.sent + bytes.len() as u64, self.step));
             entry.in_flight = Some(bytes);
@@ -675,6 +681,9 @@ impl Sim {
             assert_eq!(shard.next_deadline_ms(), None);
         }
         assert_eq!((self.census.connections(), self.census.sessions()), (0, 0), "somebody is still counted");
+        for (m, answered) in &self.model.asks {
+            assert!(answered, "request {m} was never answered to the backend");
+        }
         for session in &self.model.sessions {
             assert!(!session.is_alive, "the backend was not told the end of a session");
         }

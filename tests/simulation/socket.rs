@@ -65,6 +65,8 @@ pub struct Exchange {
     pub sent_ms: u64,
     /// What was written in answer.
     pub status: Option<u16>,
+    /// When its head was written: it was acted on before.
+    pub answered_step: Option<u64>,
     pub is_stream: bool,
     pub is_over: bool,
     /// The last event id written in it, and the last the client saw.
@@ -89,6 +91,7 @@ impl Exchange {
             step,
             sent_ms,
             status: None,
+            answered_step: None,
             is_stream: false,
             is_over: false,
             last_written: None,

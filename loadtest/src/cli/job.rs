@@ -9,7 +9,7 @@ use super::args::{
 use crate::clock::Moment;
 use crate::http::request::Wording;
 use crate::net::target::Target;
-use crate::parent::{Job, Readiness, Wish, preflight};
+use crate::parent::{Job, Readiness, Wanted, Wish, preflight};
 use crate::plan::{Calls, Plan, Publishing, Recognition, Scenario, Storms, ToolCall, Trigger};
 use crate::scenario::mix::Action;
 
@@ -183,11 +183,18 @@ fn check_json(option: &str, text: &str) -> Result<()> {
 }
 
 fn assemble(shape: Shape, run: &RunArgs) -> Result<Job> {
-    let Readiness { workers_count, warnings } = preflight(shape.clients_count, run.workers);
+    let targets: Vec<Target> = run.url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?;
+    let Readiness { workers_count, warnings } = preflight(&Wanted {
+        clients_count: shape.clients_count,
+        workers_count: run.workers,
+        targets: &targets,
+        sources_count: run.source.len(),
+        pids: &run.pid,
+    });
     let plan = Plan {
         worker_index: 0,
         workers_count: 1,
-        targets: run.url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?,
+        targets,
         wording: Wording {
             protocol_version: run.protocol_version.clone(),
             headers: run.header.iter().map(|line| header(line)).collect::<Result<_>>()?,

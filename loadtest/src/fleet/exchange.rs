@@ -186,20 +186,21 @@ impl Client {
         EventFacts {
             at: now,
             marker: data.as_deref().and_then(|data| rpc::find_marker(data, run)),
-            repeats_id,
+            // A priming event repeats the cursor it continues behind, as it should.
+            repeats_id: repeats_id && data.is_some(),
             is_garbled: data.is_some() && kind.is_none(),
             kind,
         }
     }
 
     fn on_json(&mut self, json: &[u8], now: Moment, exchange: &Exchange) -> Result<(), Cause> {
+        // What else is answered, to a DELETE or a plain POST, may be anything.
+        let is_expected =
+            matches!(self.step, Step::Initializing | Step::Calling { .. }) && exchange.status == 200;
         match rpc::read(json) {
-            _ if self.step == Step::Posting => {}
+            _ if !is_expected => {}
             Some(kind) => self.note_answer(kind, now),
-            None if exchange.status == 200 && self.step.awaits_answer() => {
-                return Err(Cause::Unfit("not JSON-RPC"));
-            }
-            None => {}
+            None => return Err(Cause::Unfit("not JSON-RPC")),
         }
         Ok(())
     }

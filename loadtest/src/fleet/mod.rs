@@ -341,6 +341,7 @@ impl Fleet {
         let (step, ends_cleanly) = (client.step, client.exchange.may_end_with_connection());
         if step.awaits_answer() && client.may_send_again() {
             client.send_again();
+            self.notices.push_back((who, Notice::SentAgain));
             return self.dial(who);
         }
         client.unlink();

@@ -31,6 +31,8 @@ pub(crate) enum Notice {
     Deleted,
     /// The plain POST was answered with a success.
     Posted,
+    /// The server had closed the idle connection, and the request went out again on a new one.
+    SentAgain,
     /// The step did not succeed; the client has no connection any more.
     Failed(Failure),
 }
@@ -42,7 +44,7 @@ pub(crate) struct EventFacts {
     pub(crate) at: Moment,
     /// The publication it belongs to.
     pub(crate) marker: Option<u32>,
-    /// Whether it carries the same event id as the event before it.
+    /// Whether it has data and carries the same event id as the event before it.
     pub(crate) repeats_id: bool,
     /// What it is; `None` when it has no data, as a priming event, or is no JSON-RPC message.
     pub(crate) kind: Option<crate::rpc::Kind>,

@@ -66,6 +66,8 @@ listed! {
     RequestsQueued,
     /// Requests that were due and never sent, because no connection came free in time.
     RequestsUnsent,
+    /// Requests sent once more because the server had closed the idle connection.
+    SentAgain,
     /// Publications the server took.
     PublicationsAccepted,
     /// Publications that failed.

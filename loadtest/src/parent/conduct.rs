@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::measure::process::Sample;
 use crate::plan::{Plan, Window};
 use crate::report::Report;
-use crate::wire::Order;
+use crate::wire::{Order, Progress};
 
 pub(crate) use super::live::Wish;
 
@@ -125,8 +125,6 @@ impl Run {
             per_second: rate,
         });
         let mut last = (0, Moment::now());
-        // Progress of before the order still says that all is grown.
-        self.pass(600);
         loop {
             self.glance();
             let now = Moment::now();
@@ -135,7 +133,9 @@ impl Run {
                 last = (moved, now);
             }
             let is_stuck = now.ms_since(last.1) > self.job.plan.timeout_ms + 2_000;
-            if self.workers.all_report(|progress| progress.is_grown) || is_stuck {
+            let has_grown =
+                |progress: &Progress| progress.is_grown && progress.ordered >= count / workers_count;
+            if self.workers.all_report(has_grown) || is_stuck {
                 return;
             }
         }

@@ -8,4 +8,4 @@ pub(crate) mod watch;
 pub(crate) mod workers;
 
 pub(crate) use conduct::{Job, Wish, conduct};
-pub(crate) use preflight::{Readiness, preflight};
+pub(crate) use preflight::{Readiness, Wanted, preflight};

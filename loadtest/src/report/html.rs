@@ -56,7 +56,7 @@ fn verdict(report: &Report) -> String {
 /// The figures one looks for first.
 fn tiles(report: &Report) -> String {
     let shown: [(&str, &str, Format); 10] = [
-        ("clients_up_at_end", "in place at the end", |v| format!("{v:.0}")),
+        ("clients_up_at_end", "in place at the end", thousands_of),
         ("rate", "per second", digits),
         ("p50_us", "median", micros),
         ("p99_us", "99th percentile", micros),
@@ -64,8 +64,8 @@ fn tiles(report: &Report) -> String {
         ("cpu_us_per_keep_alive", "CPU per keep-alive", micros),
         ("cpu_us_per_request", "CPU per request", micros),
         ("leak_bytes_per_cycle", "memory kept per session", bytes),
-        ("closes", "unexpected closes", |v| format!("{v:.0}")),
-        ("errors", "errors", |v| format!("{v:.0}")),
+        ("closes", "unexpected closes", thousands_of),
+        ("errors", "errors", thousands_of),
     ];
     let main = report.main_latency.map(|what| label(&what)).unwrap_or_default();
     let tile = |(metric, text, format): (&str, &str, Format)| {
@@ -167,7 +167,7 @@ fn summary(report: &Report) -> String {
     )
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an axis of counts")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of a report")]
 fn thousands_of(value: f64) -> String {
     thousands(value as u64)
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 74.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
 
@@ -85,8 +85,7 @@ impl Plot {
                 format_args!("<text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>", LEFT - 8.0, at + 4.0,),
             );
         }
-        let chosen =
-            || x.ticks(1.0).into_iter().map(|value| (value, crate::report::units::digits(value))).collect();
+        let chosen = || x.ticks(1.0).into_iter().map(|value| (value, format!("{value}"))).collect();
         let ticks = if self.x_ticks.is_empty() { chosen() } else { self.x_ticks.clone() };
         for (value, text) in ticks {
             put(
@@ -186,7 +185,7 @@ mod tests {
             lines: vec![Line { name: "n".into(), points: vec![(0.0, 0.0), (1.0, 0.0)] }],
         };
         let svg = plot.svg();
-        assert!(svg.contains("<path class=\"c0\" d=\"M74.0 206.0L626.0 206.0\"/>"), "{svg}");
+        assert!(svg.contains("<path class=\"c0\" d=\"M74.0 206.0L614.0 206.0\"/>"), "{svg}");
         assert!(!svg.contains("NaN"));
         plot.lines.clear();
         assert_eq!(plot.svg(), "");

@@ -137,7 +137,10 @@ fn remarks(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     }
     match report.faults.as_slice() {
         [] => writeln!(f, "\n  no fault found"),
-        faults => faults.iter().try_for_each(|fault| writeln!(f, "\n  FAULT: {fault}")),
+        faults => {
+            writeln!(f)?;
+            faults.iter().try_for_each(|fault| writeln!(f, "  FAULT: {fault}"))
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use super::later::Later;
 use super::mix::{Action, Mix};
 use super::{Books, Scenario, Scene};
 use crate::clock::{Moment, Pace};
@@ -13,6 +14,9 @@ use crate::fleet::{Cause, ClientId, Failure, Notice, Reply, Step};
 use crate::measure::tally::{Count, Tally, Timed};
 use crate::plan::{Calls, Plan};
 use crate::rpc::{self, Verdict};
+
+/// Rest of a client after a failure, in milliseconds: a server that is down is not to be asked without end.
+const REST_MS: u64 = 250;
 
 /// The scenario.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct Call {
     busy_count: usize,
     cycles_begun: u32,
     calls_begun: u32,
+    /// Clients that rest after a failure.
+    resting: Later,
     /// Reconnections that are due and that another scenario carries out.
     pub(super) reconnects: Vec<Moment>,
 }
@@ -51,6 +57,7 @@ impl Call {
             busy_count: 0,
             cycles_begun: 0,
             calls_begun: 0,
+            resting: Later::default(),
             reconnects: Vec::new(),
         }
     }
@@ -194,7 +201,15 @@ impl Call {
         if is_lost_session || failure.during == Step::Deleting {
             scene.fleet.open_again(who, scene.now);
         } else {
-            self.release(who);
+            self.resting.put(scene.now.plus_ms(REST_MS), who);
+        }
+    }
+
+    /// A client that failed acts again: it finishes its cycle, or is free for the next request.
+    fn rise(&mut self, scene: &mut Scene, who: ClientId) {
+        match self.doing(who) {
+            Doing::Cycle(_) => self.open_next(scene, who),
+            Doing::Request | Doing::Nothing => self.release(who),
         }
     }
 
@@ -233,11 +248,19 @@ impl Scenario for Call {
                 self.open_next(scene, who);
             }
             Notice::Failed(failure) => self.on_failure(scene, who, failure),
-            Notice::Up | Notice::Comment { .. } | Notice::Event(_) | Notice::Ended(_) | Notice::Posted => {}
+            Notice::Up
+            | Notice::Comment { .. }
+            | Notice::Event(_)
+            | Notice::Ended(_)
+            | Notice::Posted
+            | Notice::SentAgain => {}
         }
     }
 
     fn on_turn(&mut self, scene: &mut Scene) {
+        while let Some(who) = self.resting.take(scene.now) {
+            self.rise(scene, who);
+        }
         self.fill_backlog(scene);
         while !self.free.is_empty() {
             let Some(intended) = self.take_due(scene) else { break };
@@ -246,11 +269,12 @@ impl Scenario for Call {
     }
 
     fn next_due(&self, scene: &Scene) -> Option<Moment> {
-        match (&self.pace, scene.window) {
+        let pace_due = match (&self.pace, scene.window) {
             (Some(pace), Some(_)) => scene.running().and_then(|_| pace.next()),
             (None, Some(window)) if scene.now < window.start => Some(window.start),
             _ => None,
-        }
+        };
+        pace_due.into_iter().chain(self.resting.next_due()).min()
     }
 
     fn done_count(&self, tally: &Tally) -> u64 {

@@ -124,6 +124,11 @@ impl Crew {
         self.failed
     }
 
+    /// Clients ordered.
+    pub(crate) fn ordered(&self) -> u64 {
+        self.ordered
+    }
+
     /// Whether every client ordered is in place or failed.
     pub(crate) fn is_grown(&self) -> bool {
         self.in_place + self.failed >= self.ordered

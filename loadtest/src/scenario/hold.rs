@@ -78,7 +78,7 @@ impl Scenario for Hold {
                 scene.crew.lose(who);
                 self.ledger.excuse(who);
             }
-            Notice::Replied(_) | Notice::Posted | Notice::Deleted => {}
+            Notice::Replied(_) | Notice::Posted | Notice::Deleted | Notice::SentAgain => {}
         }
     }
 
@@ -130,7 +130,9 @@ pub(super) fn note_comment(scene: &mut Scene, silence_us: u64) {
         return scene.tally.count(Count::CommentsEarly);
     }
     scene.tally.time(Timed::KeepAliveSilence, silence_us);
-    scene.tally.time(Timed::KeepAliveLateness, silence_us.saturating_sub(interval_us));
+    let lateness_us = silence_us.saturating_sub(interval_us);
+    scene.recent.record(lateness_us);
+    scene.tally.time(Timed::KeepAliveLateness, lateness_us);
 }
 
 /// Counts the streams that have been silent for more than one and a half intervals.

@@ -171,7 +171,7 @@ impl Scenario for Leapfrog {
             Notice::Event(facts) => self.on_event(scene, who, facts),
             Notice::Ended(_) => self.come_again(scene, who),
             Notice::Failed(failure) => self.on_failure(scene, who, failure),
-            Notice::Posted | Notice::Deleted => {}
+            Notice::Posted | Notice::Deleted | Notice::SentAgain => {}
         }
     }
 

@@ -38,10 +38,12 @@ pub(crate) enum Fault {
     CutsStreams,
     /// Keeps 64 KB of every session for ever.
     Leaks,
-    /// Forgets a session when its stream is gone.
+    /// Forgets a session when a second GET comes for it.
     ForgetsSessions,
     /// Answers one call in ten with the id of another request.
     SwapsIds,
+    /// Closes connections that are idle for 300 ms.
+    ClosesIdle,
     /// Stands still for half a second, once, in the second second of calls.
     Stalls,
 }
@@ -67,6 +69,7 @@ struct State {
 struct Session {
     streams: Vec<Sender<Order>>,
     event_count: u64,
+    get_count: u64,
     log: Vec<String>,
 }
 
@@ -113,6 +116,9 @@ struct Request {
 
 fn serve(state: &State, connection: &TcpStream) {
     connection.set_nodelay(true).unwrap();
+    if state.fault == Fault::ClosesIdle {
+        connection.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    }
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     while let Some(request) = read_request(&mut reader) {
         let is_open = match request.method.as_str() {
@@ -124,7 +130,7 @@ fn serve(state: &State, connection: &TcpStream) {
             "DELETE" => {
                 let known =
                     request.session.and_then(|id| state.sessions.lock().unwrap().remove(&id)).is_some();
-                respond(connection, if known { "204 No Content" } else { "404 Not Found" }, "", None)
+                respond(connection, if known { "200 OK" } else { "404 Not Found" }, "null", None)
             }
             _ => false,
         };
@@ -252,9 +258,6 @@ fn stream(state: &State, mut connection: &TcpStream, request: &Request) {
     if is_open && pump(state.fault, connection, &orders) == Outcome::Ended {
         let _ = connection.write_all(b"0\r\n\r\n");
     }
-    if state.fault == Fault::ForgetsSessions {
-        state.sessions.lock().unwrap().remove(request.session.as_ref().unwrap());
-    }
 }
 
 /// Puts a stream on its session's list, and says what it missed behind its cursor.
@@ -262,6 +265,11 @@ fn attach(state: &State, request: &Request) -> Option<(Receiver<Order>, Vec<Stri
     let (sender, orders) = mpsc::channel();
     let mut sessions = state.sessions.lock().unwrap();
     let session = sessions.get_mut(request.session.as_ref()?)?;
+    session.get_count += 1;
+    if state.fault == Fault::ForgetsSessions && session.get_count == 2 {
+        sessions.remove(request.session.as_ref()?);
+        return None;
+    }
     if state.fault == Fault::KillsOtherStream {
         session.streams.drain(..).for_each(|stream| drop(stream.send(Order::End)));
     }

@@ -105,12 +105,29 @@ pub(super) enum Purpose {
     Subscribe(Arc<str>),
 }
 
+impl Purpose {
+    /// The resource it subscribes to.
+    pub(super) fn subscribed(&self) -> Option<Arc<str>> {
+        match self {
+            Purpose::Subscribe(uri) => Some(uri.clone()),
+            Purpose::Plain | Purpose::Initialize => None,
+        }
+    }
+}
+
 /// A request of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Initialize,
     /// Whatever the answer is, nothing follows from it.
     Setting,
+}
+
+/// Whether a call is under way now. If not, it was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forwarded {
+    Yes,
+    No,
 }
 
 /// What a mode has to decide about.
@@ -203,10 +220,17 @@ impl Bridge {
     // --- To a child ---------------------------------------------------------------------------
 
     /// Passes a client's call on to a child. It fails at once if the child takes no more.
-    pub(super) fn forward(&mut self, child: ChildId, call: Call, purpose: Purpose, out: &mut Vec<Tell>) {
+    pub(super) fn forward(
+        &mut self,
+        child: ChildId,
+        call: Call,
+        purpose: Purpose,
+        out: &mut Vec<Tell>,
+    ) -> Forwarded {
         let Some(link) = self.links.get_mut(&child) else {
             self.counters.calls_failed += 1;
-            return out.push(Tell::Respond(call.key, Err(child_gone())));
+            out.push(Tell::Respond(call.key, Err(child_gone())));
+            return Forwarded::No;
         };
         let id = link.next_id();
         let params = match (call.params, &purpose, &call.progress_token) {
@@ -217,12 +241,14 @@ impl Bridge {
         let line = wire::request(id, call.method.as_str(), params.as_deref());
         if self.children.send(child, line) == Err(Full) {
             self.counters.calls_refused += 1;
-            return out.push(Tell::Respond(call.key, Err(child_is_full())));
+            out.push(Tell::Respond(call.key, Err(child_is_full())));
+            return Forwarded::No;
         }
         link.calls += usize::from(purpose != Purpose::Initialize);
         let flight = ClientCall { key: call.key, session: call.session, token: call.progress_token, purpose };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
+        Forwarded::Yes
     }
 
     /// Stops a client's call. What it was for, if it was under way.
@@ -358,7 +384,7 @@ impl Bridge {
         };
         self.speak(child, |left_out| {
             let text = printable(bytes, usize::MAX);
-            tracing::info!(target: "moorline::child", ?child, left_out, "{text}{is_cut}");
+            tracing::info!(target: "moorline::child", %child, left_out, "{text}{is_cut}");
         });
     }
 
@@ -366,7 +392,7 @@ impl Bridge {
     pub(super) fn log_message(&mut self, child: ChildId, message: &Notification) {
         self.speak(child, |left_out| {
             let text = printable(&message.json, QUOTE_BYTES_MAX);
-            tracing::info!(target: "moorline::child", ?child, left_out, "logs: {text}");
+            tracing::info!(target: "moorline::child", %child, left_out, "logs: {text}");
         });
     }
 
@@ -498,7 +524,7 @@ impl Bridge {
         self.counters.lines_skipped += 1;
         self.speak(child, |left_out| {
             let start = printable(line, QUOTE_BYTES_MAX);
-            tracing::warn!(?child, left_out, reason, "skipped what a child wrote: {start}");
+            tracing::warn!(%child, left_out, reason, "skipped what a child wrote: {start}");
         });
     }
 

@@ -111,7 +111,6 @@ impl Stdio {
             mode,
             shard,
             alarm: None,
-            driver: None,
         }
     }
 }
@@ -128,8 +127,6 @@ pub struct StdioBackend {
     mode: Sharing,
     shard: ShardId,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Woken when something was asked that the next poll has to go on with.
-    driver: Option<Waker>,
 }
 
 /// What both modes need.
@@ -149,16 +146,9 @@ enum Sharing {
 impl Backend for StdioBackend {
     fn ask(&mut self, ask: Ask, out: &mut Vec<Tell>) {
         without_budget(|| self.take(ask, out));
-        // A deadline may have become an earlier one, and only a poll sets the alarm.
-        if self.is_alarmed_late()
-            && let Some(driver) = self.driver.take()
-        {
-            driver.wake();
-        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, out: &mut Vec<Tell>) {
-        self.driver = Some(cx.waker().clone());
         let common = &mut self.common;
         let mut events = without_budget(|| common.bridge.poll(cx));
         for (child, event) in events.drain(..) {
@@ -179,7 +169,7 @@ impl Backend for StdioBackend {
             Sharing::PerSession(_) => false,
             Sharing::Shared(mode) => mode.has_more(),
         };
-        of_mode || self.common.bridge.children().has_more()
+        of_mode || self.common.bridge.children().has_more() || self.is_alarmed_late()
     }
 
     fn end(&mut self, grace: Duration) {
@@ -224,8 +214,10 @@ impl StdioBackend {
         [of_mode, self.common.bridge.children().deadline()].into_iter().flatten().min()
     }
 
+    /// Whether a deadline is over, or comes before the alarm: only a poll sets that.
     fn is_alarmed_late(&self) -> bool {
-        let alarm = self.alarm.as_ref().map(|alarm| alarm.deadline().into_std());
+        let alarm = self.alarm.as_ref().filter(|alarm| !alarm.is_elapsed());
+        let alarm = alarm.map(|alarm| alarm.deadline().into_std());
         self.deadline().is_some_and(|deadline| alarm.is_none_or(|alarm| alarm > deadline))
     }
 
@@ -238,10 +230,8 @@ impl StdioBackend {
         if alarm.deadline().into_std() != deadline {
             alarm.as_mut().reset(deadline.into());
         }
-        if alarm.as_mut().poll(cx).is_ready() {
-            // Over already: what it is for is done in the next turn.
-            cx.waker().wake_by_ref();
-        }
+        // If it is over already, `has_more` says so.
+        let _ = alarm.as_mut().poll(cx);
     }
 }
 

@@ -33,7 +33,9 @@ impl PerSession {
             return self.begin(common, call, out);
         }
         match self.children.get(&call.session) {
-            Some(child) => common.bridge.forward(*child, call, Purpose::Plain, out),
+            Some(child) => {
+                common.bridge.forward(*child, call, Purpose::Plain, out);
+            }
             None => out.push(Tell::Respond(call.key, Err(child_gone()))),
         }
     }
@@ -93,7 +95,7 @@ impl PerSession {
     fn lose(&mut self, common: &mut Common, child: ChildId, status: &str, out: &mut Vec<Tell>) {
         let Some(owner) = self.owners.remove(&child) else { return };
         if !common.is_ending {
-            tracing::warn!(?child, status, "a child ended before its session");
+            tracing::warn!(%child, status, "a child ended before its session");
         }
         self.children.remove(&owner.session);
         common.bridge.abandon(child, out);

@@ -11,7 +11,7 @@
 
 use super::{
     Common,
-    bridge::{ChildAsk, Heard, Own, Purpose, failure, own_initialize},
+    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize},
     fanout::Fanout,
     levels::Levels,
     subscriptions::{Change, Subscriptions},
@@ -129,7 +129,14 @@ impl Shared {
             _ => (Change::Forward, Purpose::Plain),
         };
         match change {
-            Change::Forward => common.bridge.forward(child, call, purpose, out),
+            Change::Forward => {
+                let (session, uri) = (call.session, purpose.subscribed());
+                if common.bridge.forward(child, call, purpose, out) == Forwarded::No
+                    && let Some(uri) = uri
+                {
+                    self.places[at].subscriptions.unsubscribe(session, &uri);
+                }
+            }
             Change::None => out.push(Tell::Respond(call.key, Ok(Bytes::from_static(b"{}")))),
             Change::Refused => {
                 let error = failure("this session has too many subscriptions");
@@ -264,6 +271,7 @@ impl Shared {
         common.bridge.end(child, common.grace, out);
         let Some(at) = self.by_child.remove(&child) else { return };
         let (place, now) = (&mut self.places[at], Instant::now());
+        place.subscriptions.forget_unconfirmed();
         let has_proved_itself = matches!(place.state, State::Serving(_, since)
             if now.duration_since(since).as_millis() >= u128::from(CHILD_RESTART_MS_MAX));
         place.failures = if has_proved_itself { 1 } else { place.failures.saturating_add(1) };
@@ -276,7 +284,7 @@ impl Shared {
         }
         if !common.is_ending {
             let wait_ms = wait.as_millis();
-            tracing::warn!(?child, reason, wait_ms, "a shared child ended; it is started again");
+            tracing::warn!(%child, reason, wait_ms, "a shared child ended; it is started again");
         }
     }
 

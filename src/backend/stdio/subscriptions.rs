@@ -54,14 +54,19 @@ impl Subscriptions {
         }
     }
 
-    /// A session unsubscribes, or its subscription came to nothing.
-    pub(super) fn unsubscribe(&mut self, session: SessionKey, uri: &str) -> Change {
-        if let Some(own) = self.by_session.get_mut(&session) {
-            own.remove(uri);
-            if own.is_empty() {
-                self.by_session.remove(&session);
+    /// The child is gone: what it has not said yes to came to nothing.
+    pub(super) fn forget_unconfirmed(&mut self) {
+        let unconfirmed = self.by_uri.extract_if(|_, topic| !topic.is_confirmed);
+        for (uri, topic) in unconfirmed {
+            for session in topic.sessions {
+                forget(&mut self.by_session, session, &uri);
             }
         }
+    }
+
+    /// A session unsubscribes, or its subscription came to nothing.
+    pub(super) fn unsubscribe(&mut self, session: SessionKey, uri: &str) -> Change {
+        forget(&mut self.by_session, session, uri);
         self.leave_topic(session, uri)
     }
 
@@ -93,6 +98,15 @@ impl Subscriptions {
         }
         self.by_uri.remove(uri);
         Change::Forward
+    }
+}
+
+fn forget(by_session: &mut HashMap<SessionKey, HashSet<Arc<str>>>, session: SessionKey, uri: &str) {
+    if let Some(own) = by_session.get_mut(&session) {
+        own.remove(uri);
+        if own.is_empty() {
+            by_session.remove(&session);
+        }
     }
 }
 
@@ -138,6 +152,18 @@ mod tests {
         assert_eq!(slots("f://x/dir/file"), [1, 2, 3]);
         assert_eq!(slots("f://x/dir"), [1]);
         assert_eq!(slots("f://x/dirt"), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn what_was_not_confirmed_ends_with_the_child() {
+        let (mut subscriptions, yes, no) = (Subscriptions::default(), Arc::from("a://yes"), Arc::from("a://no"));
+        subscriptions.subscribe(session(1), &yes);
+        subscriptions.confirm(&yes);
+        subscriptions.subscribe(session(1), &no);
+        subscriptions.forget_unconfirmed();
+        assert_eq!(subscriptions.confirmed().collect::<Vec<_>>(), [&yes]);
+        assert!(subscriptions.subscribers("a://no").is_empty());
+        assert_eq!(subscriptions.end_session(session(1)), [yes]);
     }
 
     #[test]

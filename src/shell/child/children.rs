@@ -35,6 +35,13 @@ pub(crate) struct ChildId {
     generation: u64,
 }
 
+impl fmt::Display for ChildId {
+    /// Its number on its shard, in the order of starts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.generation.fmt(f)
+    }
+}
+
 /// One shard's children. See the module.
 pub(crate) struct Children {
     spawner: Spawner,
