@@ -7,11 +7,7 @@ use crate::world::{
     config, other,
 };
 use moorline::core::{
-<<<<<<< HEAD
-    LogLevel, Tell,
-=======
-    Ending, Tell,
->>>>>>> main
+    Ending, LogLevel, Tell,
     config::{CoreConfig, ResponseMode},
     jsonrpc::RpcError,
 };

@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn what_was_not_confirmed_ends_with_the_child() {
-        let (mut subscriptions, yes, no) = (Subscriptions::default(), Arc::from("a://yes"), Arc::from("a://no"));
+        let (mut subscriptions, yes, no) =
+            (Subscriptions::default(), Arc::from("a://yes"), Arc::from("a://no"));
         subscriptions.subscribe(session(1), &yes);
         subscriptions.confirm(&yes);
         subscriptions.subscribe(session(1), &no);
