@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(subscriptions.unsubscribe(session(1), &uri), Change::None);
         assert_eq!(subscriptions.unsubscribe(session(1), &uri), Change::None);
         assert!(subscriptions.end_session(session(3)).is_empty());
-        assert_eq!(subscriptions.end_session(session(2)), [uri.clone()]);
+        assert_eq!(subscriptions.end_session(session(2)).len(), 1);
         assert_eq!(subscriptions.confirmed().count(), 0);
         assert_eq!(subscriptions.subscribe(session(1), &uri), Change::Forward);
     }

@@ -71,7 +71,7 @@ enum State {
     Ordered(Outbox),
     /// The same, but by now it is not wanted.
     Unwanted,
-    Started(Child),
+    Started(Box<Child>),
 }
 
 impl Children {
@@ -194,7 +194,7 @@ impl Children {
         });
         match adopted {
             Ok(started) => {
-                seat.state = State::Started(started);
+                seat.state = State::Started(Box::new(started));
                 self.waiting.push_back(child.slot);
             }
             Err(error) => self.leave(child, format!("it cannot be started: {error}"), events),
