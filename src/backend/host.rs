@@ -97,6 +97,8 @@ impl<S: Service> Backend for Host<S> {
             Ask::Notified(notified) => self.attended(out, |service| service.notified(&notified)),
             Ask::SessionEnded(session) => self.end_session(session, out),
             Ask::Answered(request, answer) => self.link.asks.answered(request, answer),
+            // The core filters; a handler is not told.
+            Ask::LogLevel(..) => {}
         }
     }
 

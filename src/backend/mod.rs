@@ -24,6 +24,7 @@ pub mod schema;
 mod serve;
 pub mod server;
 pub mod service;
+pub mod stdio;
 
 #[cfg(test)]
 mod rig;

@@ -83,6 +83,8 @@ impl Generational for CallEntry {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Answered(Result<Bytes, RpcError>),
+    /// The backend has no room for another session.
+    Refused,
     TimedOut,
     Cancelled,
     SessionEnded,
@@ -240,19 +242,17 @@ impl Shard {
         params: Option<&RawValue>,
         now: Now,
     ) {
-        match &*method {
-            "notifications/initialized" => {
-                self.sessions[session].phase = Phase::Initialized;
-                self.release_asks(session, now);
-            }
-            "notifications/cancelled" => self.cancel(session, params, now),
-            _ => {
-                let session = self.session_key(session);
-                let method = method_of(body, method);
-                let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
-                self.ask(Ask::Notified(Notified { session, method, params }));
-            }
+        if method == "notifications/cancelled" {
+            return self.cancel(session, params, now);
         }
+        if method == "notifications/initialized" {
+            self.sessions[session].phase = Phase::Initialized;
+            self.release_asks(session, now);
+        }
+        let session = self.session_key(session);
+        let method = method_of(body, method);
+        let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
+        self.ask(Ask::Notified(Notified { session, method, params }));
     }
 
     /// An answer to the server. A late or unknown one is taken and forgotten.
@@ -475,6 +475,8 @@ impl Shard {
                 )
             })?;
         self.sessions[session].log_level = level;
+        let session = self.session_key(session);
+        self.ask(Ask::LogLevel(session, level));
         Ok(Bytes::from_static(b"{}"))
     }
 
@@ -500,13 +502,15 @@ impl Shard {
         let entry = self.remove_call(call);
         let (session, post) = (entry.session, entry.post);
         self.sessions[session].active_ms = now.ms;
-        let in_vain =
-            self.posts[post].kind == PostKind::Initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
+        let is_initialize = self.posts[post].kind == PostKind::Initialize;
+        let outcome = if is_initialize { self.agree_on_revision(session, outcome) } else { outcome };
+        let in_vain = is_initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
         if in_vain {
             self.sessions[session].phase = Phase::Rejected;
         }
         match outcome {
             Outcome::Answered(answer) => self.respond(post, &entry.id, answer, now),
+            Outcome::Refused => self.refuse_call(post, &entry.id, now),
             Outcome::TimedOut => {
                 self.counters.calls_timed_out += 1;
                 self.ask(Ask::Cancel(key));
@@ -523,6 +527,30 @@ impl Shard {
         self.call_left(post, now);
         if in_vain {
             self.end_session(session, SessionEnd::InitializeFailed, now);
+        }
+    }
+
+    /// The session is of the revision that its backend answers with.
+    fn agree_on_revision(&mut self, session: SessionSlot, outcome: Outcome) -> Outcome {
+        let Outcome::Answered(Ok(result)) = &outcome else { return outcome };
+        match jsonrpc::revision_of(result) {
+            Some(revision) => {
+                self.sessions[session].revision = revision;
+                outcome
+            }
+            None => Outcome::Answered(Err(unknown_revision())),
+        }
+    }
+
+    /// The backend has no room: 503, as long as the form of the reply is open.
+    fn refuse_call(&mut self, post: PostSlot, id: &[u8], now: Now) {
+        let is_initialize = self.posts[post].kind == PostKind::Initialize;
+        match is_initialize.then(|| self.take_undecided(post)).flatten() {
+            Some((conn, facts)) => {
+                self.counters.sessions_refused += 1;
+                self.refuse(conn, &facts, &Refusal::too_many_sessions(), now);
+            }
+            None => self.respond(post, id, Err(backend_full()), now),
         }
     }
 
@@ -579,6 +607,15 @@ fn too_many_calls() -> RpcError {
 
 fn too_many_subscriptions() -> RpcError {
     RpcError { code: SERVER_ERROR, message: "this session has too many subscriptions".into(), data: None }
+}
+
+fn backend_full() -> RpcError {
+    RpcError { code: SERVER_ERROR, message: "there is no room for this at present".into(), data: None }
+}
+
+fn unknown_revision() -> RpcError {
+    let message = "the server behind this one speaks no revision of the protocol that is known here";
+    RpcError { message: message.into(), ..RpcError::internal_error() }
 }
 
 fn request_timed_out() -> RpcError {

@@ -41,6 +41,8 @@ counters! {
     sessions_idle_expired
     /// Sessions ended by DELETE.
     sessions_deleted
+    /// Sessions ended because what stood behind them is gone.
+    sessions_abandoned
     /// Requests that named no session of this server.
     sessions_unknown
     /// Calls given to the backend.

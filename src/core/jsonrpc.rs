@@ -9,6 +9,7 @@
 //! the list of a batch nothing is allocated for a well-formed message whose method is spelled without
 //! escapes. Members of the envelope may occur once: what two parsers could read differently is refused.
 
+use super::seam::Revision;
 use crate::limits;
 use bytes::{BufMut, Bytes};
 use serde::{
@@ -493,6 +494,18 @@ impl<'a> ClientCapabilities<'a> {
 /// What a capability says in detail; what cannot be read says nothing.
 fn sub_capabilities<'a, T: Deserialize<'a> + Default>(capability: Option<&'a RawValue>) -> T {
     capability.and_then(|capability| parse_object(capability).ok()).unwrap_or_default()
+}
+
+/// The revision that the result of an `initialize` names. `None` if it names none, or none that has sessions.
+pub fn revision_of(result: &[u8]) -> Option<Revision> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        #[serde(borrow)]
+        protocol_version: Cow<'a, str>,
+    }
+    let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
+    Revision::from_date(&wire.protocol_version)
 }
 
 fn unusable(what: &str, reason: &str) -> RpcError {

@@ -198,6 +198,9 @@ pub enum Ask {
     Cancel(CallKey),
     /// A client notification, for a backend that cares.
     Notified(Notified),
+    /// A session's client asked for log messages of this severity and above. The core has answered it, and filters what
+    /// the session gets; the backend may say less from now on.
+    LogLevel(SessionKey, LogLevel),
     /// A session is gone with everything that belonged to it.
     SessionEnded(SessionKey),
     /// The client's answer to a server request, or the reason why there will be none.
@@ -297,8 +300,15 @@ pub struct ServerRequestId(pub u64);
 /// From the backend to the core.
 #[derive(Debug)]
 pub enum Tell {
-    /// The result or error of a call; its last word. The bytes are one JSON value.
+    /// The result or error of a call; its last word. The bytes are one JSON value. The result of an `initialize` names the
+    /// revision in `protocolVersion`: the session adopts it, or fails to begin if it is none of [`Revision::ALL`].
     Respond(CallKey, Result<Bytes, RpcError>),
+    /// There is no room for another session: the POST of an `initialize` gets 503 with `Retry-After`, and nothing remains
+    /// of the session. Any other call fails with an error.
+    Refuse(CallKey),
+    /// What stands behind this session is gone for good. The session ends with everything that belongs to it, so that
+    /// its client learns from the 404 to begin again.
+    EndSession(SessionKey),
     /// A notification that belongs to a call: progress, a log message, anything about it.
     Notify(CallKey, Notification),
     /// A notification for one session's listener.

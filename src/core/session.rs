@@ -74,6 +74,7 @@ pub(super) enum SessionEnd {
     Idle,
     Handshake,
     InitializeFailed,
+    BackendGone,
 }
 
 impl Generational for Session {
@@ -213,6 +214,7 @@ impl Shard {
             SessionEnd::Idle => self.counters.sessions_idle_expired += 1,
             SessionEnd::Handshake => self.counters.sessions_handshake_expired += 1,
             SessionEnd::InitializeFailed => {}
+            SessionEnd::BackendGone => self.counters.sessions_abandoned += 1,
         }
         let key = self.session_key(session);
         self.sessions[session].primary = None;

@@ -18,7 +18,7 @@ use super::{
     output::Output,
     queue::{Class, Message},
     seam::*,
-    session::Session,
+    session::{Session, SessionEnd},
     sse,
     stream::Stream,
     subscriptions::Subscriptions,
@@ -236,6 +236,12 @@ impl Shard {
                 let answer = self.bounded(answer);
                 self.finish_call(call, Outcome::Answered(answer), now);
             }),
+            Tell::Refuse(call) => {
+                self.find_call(call).map(|call| self.finish_call(call, Outcome::Refused, now))
+            }
+            Tell::EndSession(session) => self
+                .find_session_key(session)
+                .map(|session| self.end_session(session, SessionEnd::BackendGone, now)),
             Tell::Notify(call, notification) => self.find_call(call).map(|call| {
                 if self.is_bounded(&notification.json) {
                     self.notify_call(call, &notification, now);
