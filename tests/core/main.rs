@@ -4,6 +4,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod bounds;
 mod broadcast;
 mod election_model;
 mod first_steps;
