@@ -297,7 +297,8 @@ impl Shard {
 
     /// The attached stream that would be promoted; nobody while the server stops.
     pub(super) fn best_listener(&self, session: SessionSlot) -> Option<StreamSlot> {
-        if self.draining() {
+        // Whoever listens came by GET; without one there is no need to look at all that is kept for replay.
+        if self.draining() || self.sessions[session].gets == 0 {
             return None;
         }
         self.streams_of(session)

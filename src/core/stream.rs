@@ -511,6 +511,10 @@ impl Shard {
 
     /// Ends the connections from which this request stream was continued elsewhere.
     pub(super) fn end_superseded(&mut self, stream: StreamSlot, now: Now) {
+        // They count as GETs; most sessions have none when a POST is answered.
+        if self.sessions[self.streams[stream].session].gets == 0 {
+            return;
+        }
         let (session, number) = (self.streams[stream].session, self.streams[stream].number);
         let is_left_over = |slot: &StreamSlot| {
             let entry = &self.streams[*slot];
