@@ -91,6 +91,8 @@ counters! {
     messages_merged
     /// Messages dropped because a queue was full.
     messages_dropped
+    /// Broadcasts dropped because too many waited to be handed out.
+    broadcasts_dropped
     /// Log messages below their session's level.
     messages_filtered
     /// Events evicted from logs before their time.

@@ -24,6 +24,7 @@ use super::{
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
+use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::{collections::VecDeque, fmt, rc::Rc, sync::Arc};
 
@@ -76,6 +77,13 @@ struct Broadcast {
     end: usize,
     /// Sessions begun later do not get it.
     before: Generation,
+}
+
+impl Broadcast {
+    /// Whether it will tell every session what that signal says.
+    fn says(&self, message: &Message) -> bool {
+        self.next == 0 && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
+    }
 }
 
 /// A stop under way: the next connection slot to look at.
@@ -234,18 +242,18 @@ impl Shard {
                 self.finish_call(call, Outcome::Answered(answer), now);
             }),
             Tell::Notify(call, notification) => self.find_call(call).map(|call| {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     self.notify_call(call, &notification, now);
                 }
             }),
             Tell::Announce(session, notification) => self.find_session_key(session).map(|session| {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     let message = message_of(&notification.kind, sse::payload(&notification.json));
                     self.notify_session(session, &notification.kind, message, now);
                 }
             }),
             Tell::Broadcast(notification) => {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     let payload = sse::payload(&notification.json);
                     let announcement = Announcement { kind: notification.kind, payload };
                     self.broadcast(announcement.clone());
@@ -259,7 +267,7 @@ impl Shard {
                     Some(())
                 }
                 None => {
-                    self.ask(Ask::Answered(request.id, Err(super::asks::session_ended())));
+                    self.ask_failed(request.id, super::asks::session_ended());
                     None
                 }
             },
@@ -275,16 +283,20 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard; [`pump`](Self::pump) hands it out.
+    /// A message for every session of this shard; [`pump`](Self::pump) hands it out. A signal that no session has been
+    /// given yet is merged with one that says the same. Beyond
+    /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
         let message = message_of(&announcement.kind, announcement.payload);
-        self.broadcasts.push_back(Broadcast {
-            kind: announcement.kind,
-            message,
-            next: 0,
-            end: self.sessions.index_end(),
-            before: self.generations.issue(),
-        });
+        let (end, before) = (self.sessions.index_end(), self.generations.issue());
+        if let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message)) {
+            (waiting.end, waiting.before) = (end, before);
+            self.counters.messages_merged += 1;
+        } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
+            self.counters.broadcasts_dropped += 1;
+        } else {
+            self.broadcasts.push_back(Broadcast { kind: announcement.kind, message, next: 0, end, before });
+        }
     }
 
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
@@ -461,8 +473,8 @@ impl Shard {
         }
     }
 
-    fn is_bounded(&mut self, json: &Bytes) -> bool {
-        let fits = json.len() <= self.config.message_bytes_max;
+    fn is_bounded(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.config.message_bytes_max;
         if !fits {
             self.counters.messages_oversized += 1;
         }
@@ -474,13 +486,16 @@ impl Shard {
         &mut self,
         answer: Result<Bytes, super::jsonrpc::RpcError>,
     ) -> Result<Bytes, super::jsonrpc::RpcError> {
-        let result = answer?;
-        if self.is_bounded(&result) {
-            return Ok(result);
+        let bytes = match &answer {
+            Ok(result) => result.len(),
+            Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.len()),
+        };
+        if self.is_bounded(bytes) {
+            return answer;
         }
         let error = super::jsonrpc::RpcError::internal_error();
         Err(super::jsonrpc::RpcError {
-            message: "the result is larger than the server sends".into(),
+            message: "the answer is larger than the server sends".into(),
             ..error
         })
     }

@@ -1,7 +1,10 @@
 //! Bounds that only an unlikely order of events reaches, and what follows then.
 
-use crate::world::{ClientId, World, config, http};
-use moorline::core::config::CoreConfig;
+use crate::world::{ClientId, World, config, http, other};
+use moorline::core::{
+    Notification, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, Tell, config::CoreConfig,
+    jsonrpc,
+};
 use moorline::limits;
 
 fn session() -> (World, ClientId) {
@@ -54,4 +57,86 @@ fn making_place_may_cost_the_stream_that_was_asked_for_its_last_events() {
     let (resumed, response) = world.resume(owner, &first);
     assert_eq!(response.status, 200);
     assert!(!response.complete && !world.client(resumed).server_side_closed());
+}
+
+#[test]
+fn broadcasts_that_wait_to_be_handed_out_are_bounded() {
+    let (mut world, owner) = session();
+    let listener = world.listen(owner);
+    world.pump_budget = 0;
+    for number in 0..limits::BROADCASTS_WAITING_MAX + 5 {
+        world.tell(0, Tell::Broadcast(other(&number.to_string())));
+    }
+    assert_eq!(world.counted("broadcasts_dropped"), 5);
+    world.pump_budget = 1;
+    world.settle();
+    let texts = world.texts(listener);
+    assert_eq!(texts.len(), limits::BROADCASTS_WAITING_MAX);
+    assert_eq!(texts[..2], ["0", "1"]);
+}
+
+#[test]
+fn equal_signals_that_wait_to_be_handed_out_are_one_broadcast() {
+    let (mut world, owner) = session();
+    let listener = world.listen(owner);
+    world.pump_budget = 0;
+    let changed = || Notification {
+        kind: NotificationKind::ToolsListChanged,
+        json: jsonrpc::notification("notifications/tools/list_changed", None),
+    };
+    for _ in 0..3 {
+        world.tell(0, Tell::Broadcast(changed()));
+    }
+    // It is told to those who came before the last of them.
+    let late = world.open("2025-11-25");
+    world.tell(0, Tell::Broadcast(changed()));
+    let late_listener = world.listen(late);
+    world.pump_budget = 1_000;
+    world.settle();
+    let count = |world: &mut World, client| {
+        let has_data = |event: &http::Event| event.data.as_deref().is_some_and(|data| !data.is_empty());
+        world.events(client).iter().filter(|event| has_data(event)).count()
+    };
+    assert_eq!((count(&mut world, listener), count(&mut world, late_listener)), (1, 1));
+    assert_eq!(world.counted("messages_merged"), 3);
+}
+
+#[test]
+fn more_requests_to_a_client_than_it_could_answer_fail_at_once() {
+    let (mut world, owner) = session();
+    world.listen(owner);
+    let (shard, session) = world.session_of(owner);
+    let ping = |number: usize| ServerRequest {
+        id: ServerRequestId(number as u64),
+        session,
+        call: None,
+        method: ServerMethod::Ping,
+        params: None,
+        timeout_ms: u64::MAX,
+    };
+    for number in 0..limits::ASKS_PER_SESSION_MAX {
+        world.tell(shard, Tell::Request(ping(number)));
+    }
+    assert_eq!(world.counted("asks_failed"), 0);
+    world.tell(shard, Tell::Request(ping(limits::ASKS_PER_SESSION_MAX)));
+    assert_eq!(world.counted("asks_failed"), 1);
+    let answer = world.told.last().expect("the backend was told");
+    assert!(answer.contains("Answered(ServerRequestId(256), Err("), "{answer}");
+    // One that was answered makes room for the next.
+    world.post(owner, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    assert_eq!(world.response(owner).status, 202);
+    world.tell(shard, Tell::Request(ping(1_000)));
+    assert_eq!(world.counted("asks_failed"), 1);
+}
+
+#[test]
+fn an_error_larger_than_a_message_may_be_is_replaced() {
+    let mut world = World::with(CoreConfig { message_bytes_max: 1_000, ..config(1) });
+    let owner = world.open("2025-11-25");
+    let (shard, call) = world.begin(owner, "1");
+    let data = Some(format!("\"{}\"", "x".repeat(1_000)).into());
+    world.fail(shard, call.key, jsonrpc::RpcError { data, ..jsonrpc::RpcError::internal_error() });
+    let response = world.response(owner);
+    assert!(response.text().len() < 500, "{response:?}");
+    assert_eq!(world.counted("messages_oversized"), 1);
 }
