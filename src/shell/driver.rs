@@ -415,7 +415,10 @@ impl<B: Backend> Driver<B> {
 
     /// Whether all that was to be said has reached the kernel, and nobody can come and ask for more.
     fn is_drained(&self) -> bool {
-        self.core.is_drained() && self.listeners_are_closed() && !self.table.is_writing()
+        self.core.is_drained()
+            && self.listeners_are_closed()
+            && self.held_back.is_empty()
+            && !self.table.is_writing()
     }
 
     fn listeners_are_closed(&self) -> bool {
