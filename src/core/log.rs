@@ -1,6 +1,6 @@
 //! The events of one stream: what is still to be written, and what may be asked for again.
 //!
-//! Owns the events in order of their sequence numbers. Exists only while it holds something: about 56 bytes per
+//! Owns the events in order of their sequence numbers. Exists only while it holds something: 64 bytes per
 //! event beside the payload, which is shared. Every event passes through here: it is appended unsent, marked with
 //! the connection offset at which its frame ends when it is written, and with the peer's acknowledgement when there
 //! is evidence of it. Events stay for the replay time, acknowledged or not: a client may come back with an older
