@@ -36,15 +36,15 @@ fn start(typed: &cli::Typed) -> Result<()> {
         return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
     }
     start_log(&config);
-    if config.refuses_everyone_else() {
-        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
-    }
     run(&config)
 }
 
 /// Serves until the process is told to stop.
 fn run(config: &Config) -> Result<()> {
     let server = Server::bind(config.server()?)?;
+    if config.refuses_everyone_else() {
+        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
+    }
     server.run(|_shard| Host::new(Builtin::new()))?;
     Ok(())
 }

@@ -41,6 +41,8 @@ counters! {
     sessions_idle_expired
     /// Sessions ended by DELETE.
     sessions_deleted
+    /// Sessions ended because the server stopped.
+    sessions_stopped
     /// Requests that named no session of this server.
     sessions_unknown
     /// Calls given to the backend.

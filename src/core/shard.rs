@@ -18,7 +18,7 @@ use super::{
     output::Output,
     queue::{Class, Message},
     seam::*,
-    session::Session,
+    session::{Session, SessionEnd},
     sse,
     stream::Stream,
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
@@ -86,10 +86,11 @@ impl Broadcast {
     }
 }
 
-/// A stop under way: the next connection slot to look at.
+/// A stop under way: the next connection slot to look at, and the next session slot once all sessions end.
 #[derive(Debug)]
 pub(super) struct Drain {
     next: usize,
+    next_session: Option<usize>,
 }
 
 /// The result of [`Shard::connect`].
@@ -302,7 +303,14 @@ impl Shard {
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
     pub fn drain(&mut self) {
         if self.drain.is_none() {
-            self.drain = Some(Drain { next: 0 });
+            self.drain = Some(Drain { next: 0, next_session: None });
+        }
+    }
+
+    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs.
+    pub fn end_sessions(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.next_session.get_or_insert(0);
         }
     }
 
@@ -344,7 +352,10 @@ impl Shard {
     /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
         !self.broadcasts.is_empty()
-            || self.drain.as_ref().is_some_and(|drain| drain.next < self.conns.index_end())
+            || self.drain.as_ref().is_some_and(|drain| {
+                let to_end = |next: usize| next < self.sessions.index_end();
+                drain.next < self.conns.index_end() || drain.next_session.is_some_and(to_end)
+            })
     }
 
     /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions or connections.
@@ -528,6 +539,18 @@ impl Shard {
             *budget -= 1;
             if let Some((conn, _)) = self.conns.at(index) {
                 self.drain_conn(conn, now);
+            }
+        }
+        let end = self.sessions.index_end();
+        while *budget > 0
+            && let Some(Drain { next_session: Some(next), .. }) = &mut self.drain
+            && *next < end
+        {
+            let index = *next;
+            *next += 1;
+            *budget -= 1;
+            if let Some((session, _)) = self.sessions.at(index) {
+                self.end_session(session, SessionEnd::Stopped, now);
             }
         }
     }
