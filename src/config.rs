@@ -184,6 +184,7 @@ impl Config {
     /// The first rule that is broken, in a sentence that names the flag.
     pub fn validated(self, machine: &Machine) -> Result<Self, ConfigError> {
         self.check_nothing_is_zero()?;
+        self.check_sizes()?;
         self.check_threads()?;
         self.check_relations()?;
         self.check_children()?;
@@ -216,6 +217,12 @@ impl Config {
         let zero_duration = durations.into_iter().find(|(_, ms)| *ms == 0).map(|(flag, _)| flag);
         let zero_count = counts.into_iter().find(|(_, count)| *count == 0).map(|(flag, _)| flag);
         zero_duration.or(zero_count).map_or(Ok(()), |flag| Err(ConfigError::Zero { flag }))
+    }
+
+    fn check_sizes(&self) -> Result<(), ConfigError> {
+        let sizes = [("max-message", self.message_bytes_max), ("replay-bytes", self.replay_bytes_max)];
+        let too_large = sizes.into_iter().find(|(_, bytes)| *bytes > limits::KEPT_BYTES_MAX);
+        too_large.map_or(Ok(()), |(flag, bytes)| Err(ConfigError::TooLarge { flag, given: ByteSize(bytes) }))
     }
 
     fn check_threads(&self) -> Result<(), ConfigError> {
@@ -444,6 +451,14 @@ pub enum ConfigError {
     Zero {
         /// The flag's name without dashes.
         flag: &'static str,
+    },
+    /// A session could not count it.
+    #[error("--{flag} must be at most {}, not {given}", ByteSize(limits::KEPT_BYTES_MAX))]
+    TooLarge {
+        /// The flag's name without dashes.
+        flag: &'static str,
+        /// What was asked for.
+        given: ByteSize,
     },
     /// There is nowhere to listen.
     #[error("--listen is needed at least once")]
@@ -868,6 +883,14 @@ mod tests {
     fn rules_are_named_when_broken() {
         assert_eq!(refusal(|config| config.write_timeout_ms = 0), "--write-timeout must be more than 0");
         assert_eq!(refusal(|config| config.sessions_max = 0), "--max-sessions must be more than 0");
+        assert_eq!(
+            refusal(|config| config.message_bytes_max = 5 << 30),
+            "--max-message must be at most 1GiB, not 5GiB"
+        );
+        assert_eq!(
+            refusal(|config| config.replay_bytes_max = (1 << 30) + 1),
+            "--replay-bytes must be at most 1GiB, not 1073741825"
+        );
         assert_eq!(refusal(|config| config.listen.clear()), "--listen is needed at least once");
         assert_eq!(refusal(|config| config.shards = 0), "--shards must be from 1 to 256, not 0");
         assert_eq!(refusal(|config| config.shards = 257), "--shards must be from 1 to 256, not 257");

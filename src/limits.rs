@@ -51,6 +51,8 @@ pub const GET_STREAMS_PER_SESSION_MAX: usize = 32;
 pub const FALLEN_THROUGH_PER_SESSION_MAX: usize = 16;
 /// Calls in flight per session; a further one is refused as a JSON-RPC error with HTTP 200.
 pub const CALLS_PER_SESSION_MAX: usize = 1024;
+/// Requests to the client a session waits for; a further one fails to the backend at once.
+pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
 pub const QUEUE_MESSAGES_MAX: usize = 256;
 /// Bytes waiting for a primary per session.
@@ -59,6 +61,9 @@ pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 pub const REPLAY_EVENTS_MAX: usize = 1024;
 /// Bytes kept for replay per session (`--replay-bytes`).
 pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
+/// What `--replay-bytes` and `--max-message` may be at most: a session counts its bytes in 32 bits, and holds one
+/// message more than its bound.
+pub const KEPT_BYTES_MAX: usize = 1 << 30;
 /// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
 pub const REPLAY_TTL_MS: u64 = 120_000;
 /// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
@@ -139,6 +144,8 @@ pub const MAIL_PER_TURN_MAX: usize = 128;
 pub const MAILBOX_MESSAGES_MAX: usize = 1024;
 /// Slices of one vectored write.
 pub const SLICES_PER_WRITE_MAX: usize = 16;
+/// Broadcasts a shard has not handed out to all its sessions; a further one is dropped.
+pub const BROADCASTS_WAITING_MAX: usize = 1024;
 /// Submission queue entries of a shard's ring (`--ring-entries`).
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.

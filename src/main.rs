@@ -36,9 +36,6 @@ fn start(typed: &cli::Typed) -> Result<()> {
         return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
     }
     start_log(&config);
-    if config.refuses_everyone_else() {
-        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
-    }
     run(&config)
 }
 
@@ -46,6 +43,9 @@ fn start(typed: &cli::Typed) -> Result<()> {
 fn run(config: &Config) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
     let server = Server::bind(config.server()?)?;
+    if config.refuses_everyone_else() {
+        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
+    }
     match program {
         Some(program) => {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;

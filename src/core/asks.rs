@@ -1,7 +1,7 @@
 //! Requests of the server to a client: sent on the stream of the call that made them, or to the listener.
 //!
-//! Owns what the session waits for: number, deadline, and the message itself while it may not be sent yet. Exists only
-//! while something is waited for. A request is answered to the backend exactly once, whatever happens: by the client, by
+//! Owns what the session waits for: number, deadline, and the message itself while it may not be sent yet. Bounded; exists
+//! only while something is waited for. A request is answered to the backend exactly once, whatever happens: by the client, by
 //! its deadline, by the end of the session, or at once if it cannot be sent. Where it travels, and that it is sent
 //! again if its stream dies first, is the business of streams and queue.
 
@@ -16,6 +16,7 @@ use super::{
     table::{CallSlot, SessionSlot},
     wheel::TimerId,
 };
+use crate::limits;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::rc::Rc;
@@ -67,13 +68,16 @@ impl Shard {
         if !allow(owner.client, request.method) {
             return self.ask_failed(request.id, lacks_capability(request.method));
         }
+        if owner.asks.as_ref().is_some_and(|asks| asks.waiting.len() >= limits::ASKS_PER_SESSION_MAX) {
+            return self.ask_failed(request.id, no_room());
+        }
         self.counters.asks += 1;
         let number = itoa::Buffer::new().format(request.id.0).to_owned();
         let json = jsonrpc::request(number.as_bytes(), request.method.name(), request.params.as_deref());
         let message = Message { class: Class::Request, payload: Rc::new(sse::payload(&json)) };
         let early = owner.phase < Phase::Initialized && request.method != ServerMethod::Ping;
         let held = early.then(|| message.clone());
-        let deadline_ms = now.ms + request.timeout_ms;
+        let deadline_ms = now.ms.saturating_add(request.timeout_ms);
         let asks = self.sessions[session].asks.get_or_insert_default();
         asks.waiting.push(Waiting { id: request.id, call: request.call, deadline_ms, held });
         self.arm_asks(session, deadline_ms);
@@ -191,7 +195,7 @@ impl Shard {
         found
     }
 
-    fn ask_failed(&mut self, id: ServerRequestId, error: RpcError) {
+    pub(super) fn ask_failed(&mut self, id: ServerRequestId, error: RpcError) {
         self.counters.asks_failed += 1;
         self.ask(Ask::Answered(id, Err(error)));
     }
@@ -214,7 +218,7 @@ fn lacks_capability(method: ServerMethod) -> RpcError {
 }
 
 fn no_room() -> RpcError {
-    failure("too many messages wait for this client".into())
+    failure("too much waits for this client already".into())
 }
 
 /// A code of its own, so that a backend can tell it from a refusal.

@@ -43,6 +43,8 @@ counters! {
     sessions_deleted
     /// Sessions ended because what stood behind them is gone.
     sessions_abandoned
+    /// Sessions ended because the server stopped.
+    sessions_stopped
     /// Requests that named no session of this server.
     sessions_unknown
     /// Calls given to the backend.
@@ -95,6 +97,8 @@ counters! {
     messages_merged
     /// Messages dropped because a queue was full.
     messages_dropped
+    /// Broadcasts dropped because too many waited to be handed out.
+    broadcasts_dropped
     /// Log messages below their session's level.
     messages_filtered
     /// Events evicted from logs before their time.

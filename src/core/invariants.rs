@@ -91,6 +91,8 @@ impl Shard {
             "a log exists while it holds something"
         );
         assert!(entry.log.is_none() || entry.timer.is_some(), "a log's events leave in time");
+        let deliveries = entry.log.iter().flat_map(|log| log.iter()).map(|event| event.delivery);
+        assert!(deliveries.is_sorted(), "events are written and acknowledged in order");
         let mut last = 0;
         for event in entry.log.iter().flat_map(|log| log.iter()) {
             assert!(event.sequence > last, "events are in order and each is there once");

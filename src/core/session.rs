@@ -1,7 +1,7 @@
 //! A session: everything the server knows about one client of a 2025 revision.
 //!
 //! Owns its streams, calls and queue through links; whatever ends a session ends them all, in one place
-//! ([`Shard::end_session`]). About 128 bytes while idle. Invariant: the entry is in the table exactly as long as its id
+//! ([`Shard::end_session`]). 120 bytes while idle. Invariant: the entry is in the table exactly as long as its id
 //! is valid.
 
 use super::{
@@ -75,6 +75,8 @@ pub(super) enum SessionEnd {
     Handshake,
     InitializeFailed,
     BackendGone,
+    /// The server stops, and did not wait for it any longer.
+    Stopped,
 }
 
 impl Generational for Session {
@@ -213,6 +215,7 @@ impl Shard {
             SessionEnd::Deleted => self.counters.sessions_deleted += 1,
             SessionEnd::Idle => self.counters.sessions_idle_expired += 1,
             SessionEnd::Handshake => self.counters.sessions_handshake_expired += 1,
+            SessionEnd::Stopped => self.counters.sessions_stopped += 1,
             SessionEnd::InitializeFailed => {}
             SessionEnd::BackendGone => self.counters.sessions_abandoned += 1,
         }

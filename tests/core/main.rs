@@ -5,6 +5,7 @@
 mod world;
 
 mod asks;
+mod bounds;
 mod broadcast;
 mod election_model;
 mod first_steps;

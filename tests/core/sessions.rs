@@ -4,7 +4,7 @@ use crate::world::{
     World,
     ask::{bodiless, cancellation, chunked, notification, post, post_head, request},
     client::ClientId,
-    config, other,
+    config, http, other,
 };
 use moorline::core::{
     Ending, LogLevel, Tell,
@@ -821,4 +821,25 @@ fn many_sessions_come_and_go_without_a_trace() {
     world.assert_no_session_left();
     assert_eq!(world.counted("sessions"), world.counted("sessions_deleted"));
     assert_eq!((world.shards[0].population().conns, world.ended.len()), (1, 300));
+}
+
+#[test]
+fn a_stop_that_waits_no_longer_ends_what_runs_cleanly() {
+    let mut world = World::new();
+    let client = world.open("2025-11-25");
+    let (streaming, undecided) = (world.join(client), world.join(client));
+    world.begin_stream(streaming, "1");
+    world.begin(undecided, "2");
+    world.shards[0].drain();
+    world.settle();
+    assert!(world.is_silent(streaming) && world.is_silent(undecided), "both may finish");
+    world.shards[0].end_sessions();
+    world.settle();
+    let rest = std::mem::take(&mut world.client(streaming).received);
+    let (content, complete) = http::dechunk(&rest);
+    assert!(content.is_empty() && complete, "no response, but an end");
+    assert_eq!(world.response(undecided).status, 404);
+    assert_eq!((world.cancelled.len(), world.ended.len()), (2, 1));
+    assert!(world.shards[0].is_drained());
+    assert_eq!(world.counted("sessions_stopped"), 1);
 }
