@@ -65,6 +65,8 @@ pub const REPLAY_TTL_MS: u64 = 120_000;
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
+pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
 
@@ -87,6 +89,8 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 60_000;
 pub const SESSION_IDLE_TIMEOUT_MS: u64 = 30 * 60_000;
 /// A call that never answers (`--request-timeout`).
 pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
+/// What a client gets to answer a request of the server, unless the handler says otherwise: a user may have to be asked.
+pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
@@ -139,6 +143,8 @@ pub const SLICES_PER_WRITE_MAX: usize = 16;
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 32_768;
+/// Items on one page of a list (`tools/list` and its like), unless a server says otherwise.
+pub const PAGE_ITEMS: usize = 250;
 /// Workers without a call that a shard's host keeps for the next ones; beyond it they are freed.
 pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.

@@ -9,7 +9,7 @@
 //! status is decided before any byte of its reply is queued.
 
 use super::{
-    asks::Capabilities,
+    asks,
     config::{Priming, ResponseMode},
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
@@ -22,6 +22,7 @@ use super::{
     shard::{Deadline, Shard},
     sse,
     stream::{EndOfStream, Role, Via},
+    subscriptions::Full,
     table::{CallSlot, ConnSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
@@ -29,7 +30,7 @@ use crate::{core::conn::State, limits};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 /// A POST with calls in flight.
 #[derive(Debug)]
@@ -219,7 +220,7 @@ impl Shard {
         }
         let revision = Revision::from_date(&wanted.protocol_version).unwrap_or(Revision::NEWEST);
         let session = self
-            .begin_session(revision, Capabilities::of(&wanted.capabilities), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -410,6 +411,7 @@ impl Shard {
                     params: incoming.params,
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
+                    client: self.sessions[session].client,
                 };
                 self.ask(Ask::Call(call));
             }
@@ -476,6 +478,22 @@ impl Shard {
         let session = self.session_key(session);
         self.ask(Ask::LogLevel(session, level));
         Ok(Bytes::from_static(b"{}"))
+    }
+
+    /// Answers a call that subscribes to a resource.
+    pub(super) fn subscribe_call(&mut self, call: CallSlot, uri: Arc<str>, now: Now) {
+        let answer = match self.subscriptions.add(self.session_of_call(call), uri) {
+            Ok(()) => Ok(Bytes::from_static(b"{}")),
+            Err(Full) => {
+                self.counters.subscriptions_refused += 1;
+                Err(too_many_subscriptions())
+            }
+        };
+        self.finish_call(call, Outcome::Answered(answer), now);
+    }
+
+    pub(super) fn session_of_call(&self, call: CallSlot) -> SessionSlot {
+        self.calls[call].session
     }
 
     /// A call is over: its response, if it gets one, goes where its POST is answered.
@@ -585,6 +603,10 @@ fn too_many_calls() -> RpcError {
         message: "this session has too many requests in flight".into(),
         data: None,
     }
+}
+
+fn too_many_subscriptions() -> RpcError {
+    RpcError { code: SERVER_ERROR, message: "this session has too many subscriptions".into(), data: None }
 }
 
 fn backend_full() -> RpcError {

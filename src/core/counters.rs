@@ -59,6 +59,8 @@ counters! {
     replies_lost
     /// Of those, the ones given to a plain GET.
     replies_recovered
+    /// Subscriptions refused because the session had too many.
+    subscriptions_refused
     /// Requests sent to clients.
     asks
     /// Requests to clients that failed: time-out, missing capability, full queue, end of session.

@@ -5,7 +5,7 @@
 //! is valid.
 
 use super::{
-    asks::{Asks, Capabilities},
+    asks::Asks,
     calls::Outcome,
     ids::{SessionId, Tag},
     queue::Queue,
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     pub(super) phase: Phase,
     pub(super) log_level: LogLevel,
-    pub(super) capabilities: Capabilities,
+    pub(super) client: ClientFeatures,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -89,7 +89,7 @@ impl Session {
         secret: [u8; 16],
         tag: Tag,
         revision: Revision,
-        capabilities: Capabilities,
+        client: ClientFeatures,
         now: Now,
     ) -> Self {
         Session {
@@ -99,7 +99,7 @@ impl Session {
             revision,
             phase: Phase::Initializing,
             log_level: LogLevel::Debug,
-            capabilities,
+            client,
             gets: 0,
             fallen_through: 0,
             calls_in_flight: 0,
@@ -136,7 +136,7 @@ impl Shard {
     pub(super) fn begin_session(
         &mut self,
         revision: Revision,
-        capabilities: Capabilities,
+        client: ClientFeatures,
         now: Now,
     ) -> Option<SessionSlot> {
         if self.census.enter_session(self.config.sessions_max).is_err() {
@@ -150,8 +150,7 @@ impl Shard {
         let secret = secret.try_into().expect("16 bytes");
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
-        let session =
-            self.sessions.insert(Session::new(generation, secret, tag, revision, capabilities, now));
+        let session = self.sessions.insert(Session::new(generation, secret, tag, revision, client, now));
         self.arm_session(session, now.ms + self.config.handshake_timeout_ms);
         Some(session)
     }
@@ -227,6 +226,7 @@ impl Shard {
         }
         self.abandon_asks(session);
         self.abandon_replies(session);
+        self.subscriptions.end_session(session);
         let entry = self.sessions.remove(session);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);

@@ -4,6 +4,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod asks;
 mod broadcast;
 mod election_model;
 mod first_steps;
@@ -16,3 +17,4 @@ mod recovery;
 mod replay;
 mod sessions;
 mod shards;
+mod subscriptions;
