@@ -520,7 +520,7 @@ fn a_slow_initialize_is_answered_and_leaves_the_client_its_minute() {
             world.send(client, post("", &World::initialize_body("2025-06-18")));
             world.advance(slow_ms);
             let (shard, asked) = world.take_call();
-            world.answer(shard, asked.key, "{}");
+            world.answer(shard, asked.key, r#"{"protocolVersion":"2025-06-18"}"#);
             let reply = world.response(client);
             assert_eq!((reply.status, reply.complete), (200, true), "{slow_ms}");
             assert!(reply.field("mcp-session-id").is_some());
