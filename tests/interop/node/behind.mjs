@@ -13,7 +13,7 @@ export async function behind(binary, flags, command) {
   let log = '';
   child.stderr.setEncoding('utf8').on('data', text => (log += text));
   const exit = new Promise(resolve => child.on('exit', (code, signal) => resolve(code ?? signal)));
-  const ready = () => log.match(/^listening on (\S+)$/m)?.[1];
+  const ready = () => log.match(/^listening on (\S+)\n/m)?.[1];
   const processes = () => pidsOf(mark);
   // Whatever happens to this program, nothing stays.
   const kill = () => [child.pid, ...processes()].forEach(pid => attempt(() => process.kill(pid, 'SIGKILL')));
@@ -28,6 +28,7 @@ export async function behind(binary, flags, command) {
       child.kill('SIGTERM');
       equal(await exit, 0, `exit of the server; its log: ${log}`);
       equal(processes(), [], 'processes left behind');
+      process.off('exit', kill);
     },
   };
 }

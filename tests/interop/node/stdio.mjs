@@ -24,43 +24,45 @@ const SHARED = ['--stdio-mode', 'shared', '--shards', '2'];
 // A program that is loaded while all cores are busy takes its time.
 const OPTIONS = { timeout: 50_000 };
 
-for (const [mode, flags] of [['per-session', PER_SESSION], ['shared', SHARED]]) {
-  await with_(`everything ${mode}`, flags, EVERYTHING, async (check, at) => {
-    await check('tools, prompts, resources', () => surface(at));
-    await check('progress', () => everythingProgress(at));
-    await check('cancel', () => everythingCancel(at));
-    await check('a bad call is an error', () => everythingError(at));
-    if (mode === 'per-session') {
-      await check('sampling', () => sampling(at, 'trigger-sampling-request', { prompt: 'Hi', maxTokens: 9 }));
-      await check('elicitation', () => everythingElicitation(at));
-      await check('roots', () => everythingRoots(at));
-      await check('a child ends with its session', () => childEnds(at));
-    } else {
-      await check('200 sessions at once', () => manySessions(at));
-      await check('killed under load', () => killed(at));
-    }
+async function main() {
+  for (const [mode, flags] of [['per-session', PER_SESSION], ['shared', SHARED]]) {
+    await with_(`everything ${mode}`, flags, EVERYTHING, async (check, at) => {
+      await check('tools, prompts, resources', () => surface(at));
+      await check('progress', () => everythingProgress(at));
+      await check('cancel', () => everythingCancel(at));
+      await check('a bad call is an error', () => everythingError(at));
+      if (mode === 'per-session') {
+        await check('sampling', () => sampling(at, 'trigger-sampling-request', { prompt: 'Hi', maxTokens: 9 }));
+        await check('elicitation', () => everythingElicitation(at));
+        await check('roots', () => everythingRoots(at));
+        await check('a child ends with its session', () => childEnds(at));
+      } else {
+        await check('200 sessions at once', () => manySessions(at));
+        await check('killed under load', () => killed(at));
+      }
+    });
+    const memory = ['--child-env', `MEMORY_FILE_PATH=${scratch}/memory-${mode}.json`];
+    await with_(`memory ${mode}`, [...flags, ...memory], MEMORY, async (check, at) => {
+      await check('a graph is kept', () => graph(at));
+    });
+    await with_(`filesystem ${mode}`, flags, FILESYSTEM, async (check, at) => {
+      await check('files are read and written', () => files(at, mode));
+    });
+    await with_(`python ${mode}`, flags, PYTHON, async (check, at) => {
+      await check('call and progress', () => pythonCalls(at));
+      await check('state', () => pythonState(at, mode));
+      if (mode === 'per-session') {
+        await check('sampling', () => sampling(at, 'ask_model', { prompt: 'Hi' }));
+        await check('elicitation', () => pythonElicitation(at));
+      }
+    });
+  }
+  const wrapped = ['sh', '-c', `exec 3<&0; ${EVERYTHING.join(' ')} <&3 & wait`];
+  await with_('everything in a shell', PER_SESSION, wrapped, async (check, at) => {
+    await check('the grandchild ends with its session', () => childEnds(at));
   });
-  const memory = ['--child-env', `MEMORY_FILE_PATH=${scratch}/memory-${mode}.json`];
-  await with_(`memory ${mode}`, [...flags, ...memory], MEMORY, async (check, at) => {
-    await check('a graph is kept', () => graph(at));
-  });
-  await with_(`filesystem ${mode}`, flags, FILESYSTEM, async (check, at) => {
-    await check('files are read and written', () => files(at, mode));
-  });
-  await with_(`python ${mode}`, flags, PYTHON, async (check, at) => {
-    await check('call and progress', () => pythonCalls(at));
-    await check('state', () => pythonState(at, mode));
-    if (mode === 'per-session') {
-      await check('sampling', () => sampling(at, 'ask_model', { prompt: 'Hi' }));
-      await check('elicitation', () => pythonElicitation(at));
-    }
-  });
+  checks.finish();
 }
-const wrapped = ['sh', '-c', `exec 3<&0; ${EVERYTHING.join(' ')} <&3 & wait`];
-await with_('everything in a shell', PER_SESSION, wrapped, async (check, at) => {
-  await check('the grandchild ends with its session', () => childEnds(at));
-});
-checks.finish();
 
 // --- Scaffolding --------------------------------------------------------------------------------
 
@@ -316,3 +318,5 @@ async function pythonElicitation(at) {
   const body = async client => equal(textOf(await tool(client, 'ask_name')), 'Grace', 'name');
   await session(at, body, { elicitation: {} }, handlers);
 }
+
+await main();
