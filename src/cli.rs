@@ -263,6 +263,10 @@ struct Serve {
     /// Directory they run in [default: this server's own]
     #[arg(long, env = "MOORLINE_CHILD_DIR", value_name = "DIRECTORY", help_heading = PROGRAM)]
     child_dir: Option<PathBuf>,
+    /// What they get to answer initialize
+    #[arg(long, env = "MOORLINE_CHILD_START_TIMEOUT", value_name = "DURATION", help_heading = PROGRAM)]
+    #[arg(default_value_t = Millis(limits::CHILD_START_TIMEOUT_MS))]
+    child_start_timeout: Millis,
     /// From the end of their input to KILL; TERM is sent after a second, or half of it
     #[arg(long, env = "MOORLINE_CHILD_GRACE", value_name = "DURATION", help_heading = PROGRAM)]
     #[arg(default_value_t = Millis(limits::CHILD_GRACE_MS))]
@@ -327,6 +331,7 @@ impl Serve {
             child_inherit: self.child_inherit,
             child_env: self.child_env.clone(),
             child_dir: self.child_dir.clone(),
+            child_start_timeout_ms: self.child_start_timeout.0,
             child_grace_ms: self.child_grace.0,
             shutdown_grace_ms: self.shutdown_grace.0,
             log_level: self.log_level,

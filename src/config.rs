@@ -118,6 +118,8 @@ pub struct Config {
     pub child_env: Vec<ChildVariable>,
     /// Their working directory; `None`: this process's own.
     pub child_dir: Option<PathBuf>,
+    /// What a process gets to answer `initialize`.
+    pub child_start_timeout_ms: u64,
     /// From the end of a process's input to KILL.
     pub child_grace_ms: u64,
 
@@ -171,6 +173,7 @@ impl Config {
             child_inherit: Inherit::All,
             child_env: Vec::new(),
             child_dir: None,
+            child_start_timeout_ms: limits::CHILD_START_TIMEOUT_MS,
             child_grace_ms: limits::CHILD_GRACE_MS,
             shutdown_grace_ms: limits::SHUTDOWN_GRACE_MS,
             log_level: Verbosity::Info,
@@ -202,6 +205,7 @@ impl Config {
             ("body-timeout", self.body_timeout_ms),
             ("idle-timeout", self.idle_timeout_ms),
             ("write-timeout", self.write_timeout_ms),
+            ("child-start-timeout", self.child_start_timeout_ms),
         ];
         let counts = [
             ("max-connections", self.connections_max),
@@ -317,6 +321,7 @@ impl Config {
             program,
             mode,
             children_max: self.children_max,
+            start_timeout: Duration::from_millis(self.child_start_timeout_ms),
             grace: Duration::from_millis(self.child_grace_ms),
             message_bytes_max: self.message_bytes_max,
             ask_timeout_ms: self.request_timeout_ms,
@@ -426,6 +431,7 @@ impl Config {
             ("child-inherit", name_of(self.child_inherit)),
             ("child-env", self.child_env.iter().map(ChildVariable::name).collect::<Vec<_>>().join(",")),
             ("child-dir", self.child_dir.as_ref().map_or(".".into(), |dir| dir.display().to_string())),
+            ("child-start-timeout", ms(self.child_start_timeout_ms)),
             ("child-grace", ms(self.child_grace_ms)),
             ("shutdown-grace", ms(self.shutdown_grace_ms)),
             ("log-level", name_of(self.log_level)),

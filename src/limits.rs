@@ -184,7 +184,7 @@ pub const CHILD_LOG_LINES_PER_S: u32 = 50;
 pub const CHILD_TERM_AFTER_MS: u64 = 1_000;
 /// From the end of its input to KILL (`--child-grace`).
 pub const CHILD_GRACE_MS: u64 = 5_000;
-/// What a child shared by all sessions gets to answer its `initialize`. Package runners download first.
+/// What a child gets to answer `initialize` (`--child-start-timeout`). Package runners download first.
 pub const CHILD_START_TIMEOUT_MS: u64 = 120_000;
 /// Before a shared child is started again after its first failure; doubled with each further one.
 pub const CHILD_RESTART_MS_MIN: u64 = 100;

@@ -40,7 +40,7 @@ fn a_child_that_never_reads_costs_its_own_clients_only() {
         }
         let start = Instant::now();
         assert_eq!(value(&other, "echo", &json!({"text": "quick"})), "quick");
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(start.elapsed() < PATIENCE / 6, "{:?}", start.elapsed());
     }
     assert_eq!(refused, 32);
     let grown = memory(&behind).saturating_sub(before);
@@ -63,7 +63,7 @@ fn a_child_that_floods_fills_no_memory_and_holds_nobody_up() {
             assert_eq!(value(&other, "echo", &json!({"text": "quick"})), "quick");
             slowest = slowest.max(start.elapsed());
         }
-        assert!(slowest < Duration::from_secs(2), "{mode}: {slowest:?}");
+        assert!(slowest < PATIENCE / 6, "{mode}: {slowest:?}");
         let grown = memory(&behind).saturating_sub(before);
         assert!(grown < 60_000_000, "{mode}: {grown} bytes more");
         drop(flood);

@@ -197,7 +197,7 @@ fn a_question_that_may_be_for_several_is_refused() {
     let behind = Behind::start(&SHARED);
     let capabilities = json!({"sampling": {}});
     let (a, b) = (Session::open_as(behind.server.address(), &capabilities), behind.session());
-    let other = begin(&b, json!(1), "slow", &json!({"seconds": 2}));
+    let other = begin(&b, json!(1), "slow", &json!({"seconds": 6}));
     until("it is under way", || {
         value(&b, "seen", &json!({}))["ids"].as_array().is_some_and(|ids| ids.len() > 1)
     });
@@ -262,10 +262,10 @@ fn a_child_killed_under_load_costs_its_calls_and_nothing_else() {
     let address = behind.server.address();
     let workers: Vec<_> = (0..8)
         .map(|_| {
+            let session = behind.session();
             thread::spawn(move || {
-                let session = Session::open(address);
                 let mut connection = Connection::open(address);
-                let (end, mut good, mut bad) = (Instant::now() + Duration::from_secs(3), 0, 0);
+                let (end, mut good, mut bad) = (Instant::now() + Duration::from_secs(5), 0, 0);
                 while Instant::now() < end {
                     let answer = session.call_on(&mut connection, "echo", &json!({"text": "load"}));
                     match answer.get("result") {
@@ -277,18 +277,20 @@ fn a_child_killed_under_load_costs_its_calls_and_nothing_else() {
                         }
                     }
                 }
-                let last = session.call_on(&mut connection, "echo", &json!({"text": "last"}));
-                (good, bad, last.get("result").is_some())
+                until("the next child serves", || {
+                    session.call_on(&mut connection, "echo", &json!({"text": "last"})).get("result").is_some()
+                });
+                (good, bad)
             })
         })
         .collect();
-    thread::sleep(Duration::from_millis(700));
+    thread::sleep(Duration::from_secs(2));
     for process in behind.processes() {
         kill_process(process, Signal::KILL).expect("it runs");
     }
     for worker in workers {
-        let (good, bad, is_well) = worker.join().expect("no worker fails");
-        assert!(good > 0 && bad > 0 && is_well, "{good} good, {bad} bad, well: {is_well}");
+        let (good, bad) = worker.join().expect("no worker fails");
+        assert!(good > 0 && bad > 0, "{good} good, {bad} bad");
     }
     assert_eq!((behind.processes().len(), behind.zombies()), (1, 0));
     behind.stop();
@@ -296,7 +298,8 @@ fn a_child_killed_under_load_costs_its_calls_and_nothing_else() {
 
 #[test]
 fn a_child_that_cannot_start_is_tried_again_ever_more_slowly() {
-    let behind = Behind::start(&[&SHARED[..], &["--child-env", "CHILD_DIES=1"]].concat());
+    let behind =
+        Behind::start(&[&SHARED[..], &["--child-env", "CHILD_DIES=1", "--sse-after", "1m"]].concat());
     let refused = || {
         let mut connection = behind.server.connect();
         connection.send(post(&initialize(NEWEST), &[]));
@@ -304,9 +307,10 @@ fn a_child_that_cannot_start_is_tried_again_ever_more_slowly() {
         (response.status(), response.head.field("retry-after").is_some())
     };
     assert_eq!(refused(), (503, true));
+    let starts = || behind.server.log().matches("it is started again").count();
+    until("it is tried again", || starts() >= 3);
     thread::sleep(Duration::from_secs(2));
-    let starts = behind.server.log().matches("it is started again").count();
-    assert!((2..8).contains(&starts), "{starts} starts");
+    assert!(starts() < 10, "{} starts", starts());
     assert_eq!(refused(), (503, true));
     behind.stop();
 }

@@ -49,6 +49,8 @@ pub struct StdioConfig {
     pub mode: Mode,
     /// Children of the process at one time (`--max-children`), starting and ending ones included.
     pub children_max: usize,
+    /// What a child gets to answer `initialize` (`--child-start-timeout`).
+    pub start_timeout: Duration,
     /// From the end of a child's input to KILL (`--child-grace`).
     pub grace: Duration,
     /// A line of a child, in bytes (`--max-message`); a longer one is skipped.
@@ -105,6 +107,7 @@ impl Stdio {
             common: Common {
                 bridge: Bridge::new(children, config.ask_timeout_ms),
                 program: Arc::new(config.program.clone()),
+                start_timeout: config.start_timeout,
                 grace: config.grace,
                 is_ending: false,
             },
@@ -133,6 +136,7 @@ pub struct StdioBackend {
 struct Common {
     bridge: Bridge,
     program: Arc<Program>,
+    start_timeout: Duration,
     grace: Duration,
     /// The process stops: children that end are expected to, and none is started.
     is_ending: bool,
@@ -158,8 +162,9 @@ impl Backend for StdioBackend {
             }
         }
         self.common.bridge.keep(events);
-        if let Sharing::Shared(mode) = &mut self.mode {
-            mode.poll(&mut self.common, Instant::now(), out);
+        match &mut self.mode {
+            Sharing::PerSession(mode) => mode.poll(&mut self.common, out),
+            Sharing::Shared(mode) => mode.poll(&mut self.common, Instant::now(), out),
         }
         self.set_alarm(cx);
     }
@@ -207,7 +212,7 @@ impl StdioBackend {
 
     fn deadline(&self) -> Option<Instant> {
         let of_mode = match &self.mode {
-            Sharing::PerSession(_) => None,
+            Sharing::PerSession(mode) => mode.deadline(),
             Sharing::Shared(_) if self.common.is_ending => None,
             Sharing::Shared(mode) => mode.deadline(),
         };

@@ -12,12 +12,17 @@ use crate::{
     core::seam::{Call, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell},
     shell::child::{ChildId, Event},
 };
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
 
 #[derive(Debug, Default)]
 pub(super) struct PerSession {
     children: HashMap<SessionKey, ChildId>,
     owners: HashMap<ChildId, Owner>,
+    /// Until when a child has to answer `initialize`, earliest first. Those that have are taken out when they come up.
+    starting: VecDeque<(Instant, ChildId)>,
 }
 
 #[derive(Debug)]
@@ -47,6 +52,7 @@ impl PerSession {
         };
         self.children.insert(call.session, child);
         self.owners.insert(child, Owner { session: call.session, greeting: None });
+        self.starting.push_back((Instant::now() + common.start_timeout, child));
         common.bridge.forward(child, call, Purpose::Initialize, out);
     }
 
@@ -69,6 +75,28 @@ impl PerSession {
             self.owners.remove(&child);
             common.bridge.end(child, common.grace, out);
         }
+    }
+
+    /// Gives up on children that have not answered `initialize` in time.
+    pub(super) fn poll(&mut self, common: &mut Common, out: &mut Vec<Tell>) {
+        while let Some(&(until, child)) = self.starting.front() {
+            if self.is_starting(child) {
+                if until > Instant::now() {
+                    return;
+                }
+                self.lose(common, child, "did not answer initialize in time", out);
+                common.bridge.end(child, common.grace, out);
+            }
+            self.starting.pop_front();
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.starting.front().map(|(until, _)| *until)
+    }
+
+    fn is_starting(&self, child: ChildId) -> bool {
+        self.owners.get(&child).is_some_and(|owner| owner.greeting.is_none())
     }
 
     pub(super) fn event(&mut self, common: &mut Common, child: ChildId, event: Event, out: &mut Vec<Tell>) {

@@ -22,9 +22,7 @@ use crate::{
         jsonrpc::RpcError,
         seam::{Call, CallKey, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell},
     },
-    limits::{
-        CHILD_GREETINGS_WAITING_MAX, CHILD_RESTART_MS_MAX, CHILD_RESTART_MS_MIN, CHILD_START_TIMEOUT_MS,
-    },
+    limits::{CHILD_GREETINGS_WAITING_MAX, CHILD_RESTART_MS_MAX, CHILD_RESTART_MS_MIN},
     shell::child::{ChildId, Event},
 };
 use bytes::Bytes;
@@ -261,7 +259,7 @@ impl Shared {
             place.state = State::Waiting(now + Duration::from_millis(CHILD_RESTART_MS_MIN));
             return;
         };
-        place.state = State::Starting(child, now + Duration::from_millis(CHILD_START_TIMEOUT_MS));
+        place.state = State::Starting(child, now + common.start_timeout);
         self.by_child.insert(child, at);
         common.bridge.request(child, "initialize", &own_initialize(), Own::Initialize);
     }
