@@ -7,7 +7,7 @@
 
 use super::{
     jsonrpc::{self, ClientCapabilities, RpcError},
-    queue::{Class, Message, Queued},
+    queue::{Class, Message},
     refusals::SERVER_ERROR,
     seam::*,
     session::Phase,
@@ -74,7 +74,7 @@ impl Shard {
         self.counters.asks += 1;
         let number = itoa::Buffer::new().format(request.id.0).to_owned();
         let json = jsonrpc::request(number.as_bytes(), request.method.name(), request.params.as_deref());
-        let message = Message { class: Class::Request, payload: Rc::new(sse::payload(&json)) };
+        let message = Message { class: Class::Request(request.id), payload: Rc::new(sse::payload(&json)) };
         let early = owner.phase < Phase::Initialized && request.method != ServerMethod::Ping;
         let held = early.then(|| message.clone());
         let deadline_ms = now.ms.saturating_add(request.timeout_ms);
@@ -82,7 +82,7 @@ impl Shard {
         asks.waiting.push(Waiting { id: request.id, call: request.call, deadline_ms, held });
         self.arm_asks(session, deadline_ms);
         if !early {
-            self.send_ask(session, request.id, request.call, message, now);
+            self.send_ask(session, request.call, message, now);
         }
     }
 
@@ -90,25 +90,22 @@ impl Shard {
     pub(super) fn release_asks(&mut self, session: SessionSlot, now: Now) {
         let Some(asks) = &mut self.sessions[session].asks else { return };
         let held: Vec<_> =
-            asks.waiting.iter_mut().filter_map(|ask| Some((ask.id, ask.call, ask.held.take()?))).collect();
-        for (id, call, message) in held {
-            self.send_ask(session, id, call, message, now);
+            asks.waiting.iter_mut().filter_map(|ask| Some((ask.call, ask.held.take()?))).collect();
+        for (call, message) in held {
+            self.send_ask(session, call, message, now);
         }
     }
 
-    fn send_ask(
-        &mut self,
-        session: SessionSlot,
-        id: ServerRequestId,
-        call: Option<CallKey>,
-        message: Message,
-        now: Now,
-    ) {
+    fn send_ask(&mut self, session: SessionSlot, call: Option<CallKey>, message: Message, now: Now) {
         let call = call.and_then(|key| self.find_call(key));
-        if let Some(message) = self.write_to_call(call, message, now)
-            && self.announce(session, message, now) == Queued::Refused
-        {
-            self.take_ask(session, id);
+        if let Some(message) = self.write_to_call(call, message, now) {
+            self.announce(session, message, now);
+        }
+    }
+
+    /// There was no room for a request that did not reach the client: nobody will answer it.
+    pub(super) fn ask_dropped(&mut self, session: SessionSlot, id: ServerRequestId) {
+        if self.take_ask(session, id) {
             self.ask_failed(id, no_room());
         }
     }

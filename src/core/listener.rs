@@ -424,25 +424,29 @@ impl Shard {
     // --- Messages ------------------------------------------------------------------------------
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
-    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) {
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
             self.log_message(primary, message, now);
-            self.pump_stream(primary, now);
-            return Queued::Waiting;
+            return self.pump_stream(primary, now);
         }
-        let queued = self.queue_mut(session).push(message);
-        match queued {
+        let request = match message.class {
+            Class::Request(id) => Some(id),
+            Class::Signal(_) | Class::Progress | Class::Log | Class::Response | Class::Other => None,
+        };
+        match self.queue_mut(session).push(message) {
             Queued::Waiting => {}
             Queued::Merged => self.counters.messages_merged += 1,
             Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
-            Queued::Refused => self.counters.messages_dropped += 1,
+            Queued::Refused => {
+                self.counters.messages_dropped += 1;
+                request.into_iter().for_each(|id| self.ask_dropped(session, id));
+            }
         }
         if let Some(primary) = self.sessions[session].primary {
             self.pump_stream(primary, now);
         }
-        queued
     }
 
     fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {

@@ -43,17 +43,12 @@ pub(super) enum Delivery {
 pub(super) struct Removed {
     pub(super) events: usize,
     pub(super) bytes: usize,
-    /// Responses among them that no evidence shows to have arrived.
-    pub(super) unacked_responses: usize,
 }
 
 impl Removed {
-    fn count(&mut self, event: &Event) {
+    pub(super) fn count(&mut self, event: &Event) {
         self.events += 1;
         self.bytes += event.message.payload.len();
-        if event.message.class == Class::Response && event.delivery != Delivery::Acked {
-            self.unacked_responses += 1;
-        }
     }
 }
 
@@ -185,17 +180,13 @@ impl Log {
             .iter()
             .find(|event| {
                 responses == Responses::Too
-                    || !matches!(event.message.class, Class::Response | Class::Request)
+                    || !matches!(event.message.class, Class::Response | Class::Request(_))
             })
             .map(|event| (event.at_ms, event.sequence))
     }
 
-    pub(super) fn evict(&mut self, sequence: u32) -> Removed {
-        let mut removed = Removed::default();
-        if let Some(event) = self.index_of(sequence).and_then(|index| self.events.remove(index)) {
-            removed.count(&event);
-        }
-        removed
+    pub(super) fn evict(&mut self, sequence: u32) -> Option<Event> {
+        self.events.remove(self.index_of(sequence)?)
     }
 
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {
@@ -300,12 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_evicted_last_and_its_loss_is_known() {
+    fn a_response_is_evicted_last() {
         let mut log = log(&[Class::Response, Class::Progress]);
         assert_eq!(log.oldest_evictable(Responses::Spared), Some((2, 2)));
-        assert_eq!(log.evict(2).unacked_responses, 0);
+        assert_eq!(log.evict(2).map(|event| event.message.class), Some(Class::Progress));
         assert_eq!(log.oldest_evictable(Responses::Spared), None);
         assert_eq!(log.oldest_evictable(Responses::Too), Some((1, 1)));
-        assert_eq!(log.evict(1).unacked_responses, 1);
+        assert_eq!(log.evict(1).map(|event| event.message.class), Some(Class::Response));
+        assert!(log.is_empty() && log.evict(1).is_none());
     }
 }

@@ -382,7 +382,7 @@ impl Shard {
         for message in self.take_unacked(stream) {
             match message.class {
                 Class::Response => self.reply_lost(session, message, now),
-                Class::Request => {
+                Class::Request(_) => {
                     self.announce(session, message, now);
                 }
                 Class::Signal(_) | Class::Progress | Class::Log | Class::Other => {
@@ -628,11 +628,17 @@ impl Shard {
         while self.logs_overflow(session) {
             let Some((stream, sequence)) = self.oldest_evictable(session, newest) else { return };
             let Some(log) = &mut self.streams[stream].log else { return };
-            let removed = log.evict(sequence);
-            self.counters.events_evicted += removed.events as u64;
+            let Some(event) = log.evict(sequence) else { return };
+            self.counters.events_evicted += 1;
+            let mut removed = Removed::default();
+            removed.count(&event);
             self.account_removed(stream, removed);
-            if removed.unacked_responses > 0 {
-                self.response_lost(stream, now);
+            match (event.message.class, event.delivery) {
+                (Class::Response, Delivery::Unsent | Delivery::Written { .. }) => {
+                    self.response_lost(stream, now)
+                }
+                (Class::Request(id), Delivery::Unsent) => self.ask_dropped(session, id),
+                _ => {}
             }
             if stream != newest {
                 self.forget_if_done(stream);
@@ -699,7 +705,7 @@ impl Shard {
         let Some(log) = &mut self.streams[stream].log else { return Vec::new() };
         let messages = log.take_unacked();
         let bytes = messages.iter().map(|message| message.payload.len()).sum();
-        let removed = Removed { events: messages.len(), bytes, unacked_responses: 0 };
+        let removed = Removed { events: messages.len(), bytes };
         self.account_removed(stream, removed);
         messages
     }

@@ -440,6 +440,7 @@ impl<B: Backend> Driver<B> {
     fn is_drained(&self) -> bool {
         self.core.is_drained()
             && self.listeners_are_closed()
+            && self.has_mail == Left::Nothing
             && self.held_back.is_empty()
             && !self.table.is_writing()
     }

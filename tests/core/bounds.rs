@@ -140,3 +140,27 @@ fn an_error_larger_than_a_message_may_be_is_replaced() {
     assert!(response.text().len() < 500, "{response:?}");
     assert_eq!(world.counted("messages_oversized"), 1);
 }
+
+#[test]
+fn a_request_to_the_client_that_is_evicted_unsent_fails() {
+    let mut world = World::with(CoreConfig { replay_events_max: 1, ..config(1) });
+    let owner = world.open("2025-11-25");
+    let caller = world.join(owner);
+    let (shard, call) = world.begin_stream(caller, "1");
+    world.reset(caller);
+    let (_, session) = world.session_of(owner);
+    let request = ServerRequest {
+        id: ServerRequestId(9),
+        session,
+        call: Some(call.key),
+        method: ServerMethod::Ping,
+        params: None,
+        timeout_ms: 60_000,
+    };
+    world.tell(shard, Tell::Request(request));
+    assert_eq!((world.counted("asks"), world.counted("asks_failed")), (1, 0));
+    world.progress(shard, call.key, 2);
+    assert_eq!(world.counted("asks_failed"), 1);
+    let answer = world.told.last().expect("the backend was told");
+    assert!(answer.contains("Answered(ServerRequestId(9), Err("), "{answer}");
+}
