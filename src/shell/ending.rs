@@ -40,6 +40,8 @@ impl<B: Backend> Driver<B> {
     }
 
     fn linger(&mut self, key: ConnKey) {
+        // Our own FIN will count as unacknowledged, so what arrived before it is asked first.
+        self.measure(key);
         let Some(conn) = self.table.find(key) else { return };
         socket::shut_write(conn.fd());
         conn.state = State::Lingering { dropped: 0 };
@@ -56,6 +58,7 @@ impl<B: Backend> Driver<B> {
 
     /// Shuts both sides, which completes what is in flight, and closes once it has.
     pub(super) fn shut_and_finish(&mut self, key: ConnKey) {
+        self.measure(key);
         let Some(conn) = self.table.find(key) else { return };
         socket::shut(conn.fd());
         conn.state = State::Dying;
