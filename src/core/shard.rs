@@ -20,7 +20,7 @@ use super::{
     seam::*,
     session::Session,
     sse,
-    stream::Stream,
+    stream::{Role, Stream},
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
@@ -38,6 +38,7 @@ pub struct Shard {
     pub(super) conns: Table<ConnSlot, Conn>,
     pub(super) sessions: Table<SessionSlot, Session>,
     pub(super) streams: Table<StreamSlot, Stream>,
+    pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) counters: Counters,
@@ -49,7 +50,7 @@ pub struct Shard {
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
-    broadcasts: VecDeque<Broadcast>,
+    pub(super) broadcasts: VecDeque<Broadcast>,
     pub(super) drain: Option<Drain>,
 }
 
@@ -68,7 +69,7 @@ pub(super) enum Deadline {
 
 /// A message on its way to every session, some sessions per turn.
 #[derive(Debug)]
-struct Broadcast {
+pub(super) struct Broadcast {
     kind: NotificationKind,
     message: Message,
     /// The next session slot to look at, and where to stop.
@@ -76,6 +77,9 @@ struct Broadcast {
     end: usize,
     /// Sessions begun later do not get it.
     before: Generation,
+    /// Who wants to know how it went, and how it goes.
+    pub(super) publication: Option<PublicationId>,
+    pub(super) reach: Reach,
 }
 
 /// A stop under way: the next connection slot to look at.
@@ -102,10 +106,33 @@ pub struct Population {
     pub sessions: usize,
     /// Streams: attached, or kept for replay.
     pub streams: usize,
+    /// The attached ones among them.
+    pub attached: Attached,
     /// Calls in flight.
     pub calls: usize,
     /// Armed timers.
     pub timers: usize,
+}
+
+/// Attached streams, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// Opened or continued by a GET: primaries and shadows.
+    pub listeners: usize,
+    /// GETs whose cursor named a finished request stream.
+    pub fallen_through: usize,
+    /// Of POSTs, wherever they are continued.
+    pub requests: usize,
+}
+
+impl Attached {
+    pub(super) fn of_role(&mut self, role: Role) -> &mut usize {
+        match role {
+            Role::Listener => &mut self.listeners,
+            Role::FallenThrough => &mut self.fallen_through,
+            Role::Request | Role::Superseded => &mut self.requests,
+        }
+    }
 }
 
 impl fmt::Debug for Shard {
@@ -136,6 +163,7 @@ impl Shard {
             conns: Table::with_capacity(conns),
             sessions: Table::with_capacity(sessions),
             streams: Table::with_capacity(conns),
+            attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             counters: Counters::default(),
@@ -277,6 +305,16 @@ impl Shard {
 
     /// A message for every session of this shard; [`pump`](Self::pump) hands it out.
     pub fn broadcast(&mut self, announcement: Announcement) {
+        self.begin_broadcast(announcement, None);
+    }
+
+    /// Gives a notification from outside to those it is for; [`pump`](Self::pump) hands it out if they may be many.
+    pub fn publish(&mut self, publication: Publication, now: Now) {
+        self.keep_date(now);
+        self.begin_publication(publication, now);
+    }
+
+    pub(super) fn begin_broadcast(&mut self, announcement: Announcement, publication: Option<PublicationId>) {
         let message = message_of(&announcement.kind, announcement.payload);
         self.broadcasts.push_back(Broadcast {
             kind: announcement.kind,
@@ -284,6 +322,8 @@ impl Shard {
             next: 0,
             end: self.sessions.index_end(),
             before: self.generations.issue(),
+            publication,
+            reach: Reach::default(),
         });
     }
 
@@ -409,6 +449,7 @@ impl Shard {
             conns: self.conns.len(),
             sessions: self.sessions.len(),
             streams: self.streams.len(),
+            attached: self.attached,
             calls: self.calls.len(),
             timers: self.wheel.len(),
         }
@@ -488,8 +529,7 @@ impl Shard {
     fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front_mut() else { return };
         if broadcast.next >= broadcast.end {
-            self.broadcasts.pop_front();
-            return;
+            return self.finish_broadcast();
         }
         let index = broadcast.next;
         broadcast.next += 1;
@@ -498,7 +538,8 @@ impl Shard {
         let Some((slot, session)) = self.sessions.at(index) else { return };
         if session.is_older_than(before) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
-            self.notify_session(slot, &kind, message, now);
+            let fate = self.notify_session(slot, &kind, message, now);
+            self.count_broadcast(fate);
         }
     }
 
@@ -518,7 +559,7 @@ impl Shard {
     }
 }
 
-fn message_of(kind: &NotificationKind, payload: Bytes) -> Message {
+pub(super) fn message_of(kind: &NotificationKind, payload: Bytes) -> Message {
     Message { class: Class::of(kind), payload: Rc::new(payload) }
 }
 

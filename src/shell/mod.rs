@@ -15,6 +15,7 @@ pub mod driver;
 pub mod mailbox;
 
 mod conn;
+pub(crate) mod counters;
 mod ending;
 mod entropy;
 mod errno;

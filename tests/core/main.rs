@@ -11,6 +11,7 @@ mod http;
 mod keep_alive;
 mod listeners;
 mod posts;
+mod publish;
 mod queue;
 mod recovery;
 mod replay;
