@@ -183,7 +183,10 @@ const _: () = {
         ADMIN_CONNECTIONS_MAX + PUBLICATIONS_MAX <= OUTSIDE_MESSAGES_MAX,
         "a shard that takes its mail has room for all that is asked"
     );
-    assert!(ADMIN_CONNECTIONS_MAX < DESCRIPTORS_RESERVED, "the admin listener takes none of the clients' descriptors");
+    assert!(
+        ADMIN_CONNECTIONS_MAX < DESCRIPTORS_RESERVED,
+        "the admin listener takes none of the clients' descriptors"
+    );
     assert!(RING_ENTRIES <= RING_ENTRIES_MAX, "the default is one the kernel takes");
     assert!(SENDS_PER_TURN_MAX <= RING_ENTRIES as usize, "a turn's sends fit into the submission queue");
 };

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use http_body_util::{Either, Full, channel::Channel};
 use hyper::{
     Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS},
+    header::{
+        ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    },
 };
 use serde::Serialize;
 use std::borrow::Cow;

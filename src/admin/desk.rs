@@ -166,4 +166,3 @@ async fn all_of<T>(replies: Vec<oneshot::Receiver<T>>, limit: Duration) -> Vec<O
     }
     all
 }
-

@@ -76,7 +76,9 @@ mod tests {
     fn only_the_own_origin_passes() {
         let origin = |origin| status(&[("host", "localhost:9"), ("origin", origin)]);
         assert_eq!(origin("http://localhost:9"), 200);
-        for foreign in ["http://localhost", "https://localhost:9", "http://127.0.0.1:9", "http://evil.example", "null"] {
+        for foreign in
+            ["http://localhost", "https://localhost:9", "http://127.0.0.1:9", "http://evil.example", "null"]
+        {
             assert_eq!(origin(foreign), 403, "{foreign}");
         }
     }

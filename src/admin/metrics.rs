@@ -102,7 +102,8 @@ impl Page<'_> {
 
     fn core_counters(&mut self) {
         for (index, (name, help)) in CoreCounters::HELP.iter().enumerate() {
-            let value = |statistics: &Statistics| statistics.core.iter().nth(index).map_or(0, |(_, value)| value);
+            let value =
+                |statistics: &Statistics| statistics.core.iter().nth(index).map_or(0, |(_, value)| value);
             match *name {
                 "comments_late_ms" => self.family(
                     "moorline_keep_alive_lateness_seconds_total",
@@ -123,7 +124,8 @@ impl Page<'_> {
 
     fn shell_counters(&mut self) {
         for (index, (name, help)) in ShellCounters::HELP.iter().enumerate() {
-            let value = |statistics: &Statistics| statistics.shell.iter().nth(index).map_or(0, |(_, value)| value);
+            let value =
+                |statistics: &Statistics| statistics.shell.iter().nth(index).map_or(0, |(_, value)| value);
             self.family(&format!("moorline_loop_{name}_total"), "counter", help.trim(), value);
         }
     }
@@ -175,7 +177,8 @@ mod tests {
 
     /// Two shards, one of which does not answer.
     fn sample() -> String {
-        let core = CoreCounters { comments: 7, comments_late_ms: 1_500, sessions: 3, ..CoreCounters::default() };
+        let core =
+            CoreCounters { comments: 7, comments_late_ms: 1_500, sessions: 3, ..CoreCounters::default() };
         let attached = Attached { listeners: 4, fallen_through: 1, requests: 2 };
         let population = Population { conns: 9, sessions: 3, streams: 10, attached, calls: 2, timers: 12 };
         let shell = ShellCounters { turns: 1_000, ..ShellCounters::default() };

@@ -308,8 +308,14 @@ mod tests {
             (r#"{"to":"all","method":"notifications/x","params":[]}"#, "params"),
             (r#"{"to":"all","method":"notifications/x","extra":1}"#, "extra"),
             (r#"{"to":"all","method":"notifications/message"}"#, "params.level"),
-            (r#"{"to":"all","method":"notifications/message","params":{"level":"loud","data":1}}"#, "params.level"),
-            (r#"{"to":"all","method":"notifications/message","params":{"level":3,"data":1}}"#, "params.level"),
+            (
+                r#"{"to":"all","method":"notifications/message","params":{"level":"loud","data":1}}"#,
+                "params.level",
+            ),
+            (
+                r#"{"to":"all","method":"notifications/message","params":{"level":3,"data":1}}"#,
+                "params.level",
+            ),
             (r#"{"to":"all","method":"notifications/message","params":{"level":"info"}}"#, "params.data"),
             (r#"{"to":"all","method":"notifications/resources/updated","params":{}}"#, "params.uri"),
         ] {

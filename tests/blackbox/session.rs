@@ -35,7 +35,15 @@ impl Session {
 
     /// Sends `initialize` and nothing after it.
     pub(crate) fn open_silent(address: SocketAddr, revision: &'static str) -> Session {
-        let mut connection = Connection::open(address);
+        Session::open_silent_on(&mut Connection::open(address), address, revision)
+    }
+
+    /// As [`open_silent`](Self::open_silent), on `connection`, which leads to `address`.
+    pub(crate) fn open_silent_on(
+        connection: &mut Connection,
+        address: SocketAddr,
+        revision: &'static str,
+    ) -> Session {
         connection.send(post(&initialize(revision), &[]));
         let response = connection.response("POST");
         assert_eq!(response.status(), 200, "{}", response.text());
