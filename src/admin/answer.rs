@@ -7,9 +7,7 @@ use bytes::Bytes;
 use http_body_util::{Either, Full, channel::Channel};
 use hyper::{
     Response, StatusCode,
-    header::{
-        ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
-    },
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS},
 };
 use serde::Serialize;
 use std::borrow::Cow;
@@ -53,7 +51,17 @@ pub(super) struct Fault {
     error: Cow<'static, str>,
     /// The member of the request that is at fault, as a path.
     field: Option<Cow<'static, str>>,
-    header: Option<(HeaderName, HeaderValue)>,
+    hint: Hint,
+}
+
+/// What helps a client on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hint {
+    None,
+    /// `Retry-After`
+    Later,
+    /// `Allow`
+    Methods(&'static str),
 }
 
 #[derive(Serialize)]
@@ -65,7 +73,7 @@ struct FaultBody<'a> {
 
 impl Fault {
     pub(super) fn new(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Self {
-        Fault { status, error: error.into(), field: None, header: None }
+        Fault { status, error: error.into(), field: None, hint: Hint::None }
     }
 
     /// 400, for what stands in `field`.
@@ -75,23 +83,24 @@ impl Fault {
 
     /// 503, with a hint when to come back.
     pub(super) fn unavailable(error: impl Into<Cow<'static, str>>) -> Self {
-        let seconds = HeaderValue::from(RETRY_AFTER_S);
-        Fault { header: Some((RETRY_AFTER, seconds)), ..Fault::new(StatusCode::SERVICE_UNAVAILABLE, error) }
+        Fault { hint: Hint::Later, ..Fault::new(StatusCode::SERVICE_UNAVAILABLE, error) }
     }
 
     /// 405, with what is allowed.
     pub(super) fn method(allowed: &'static str) -> Self {
-        let allow = HeaderValue::from_static(allowed);
         let error = format!("this resource takes {allowed} only");
-        Fault { header: Some((ALLOW, allow)), ..Fault::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+        Fault { hint: Hint::Methods(allowed), ..Fault::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
         let body = FaultBody { error: &self.error, field: self.field.as_deref() };
         let mut response = json(self.status, &body);
-        if let Some((name, value)) = self.header {
-            response.headers_mut().insert(name, value);
-        }
+        let fields = response.headers_mut();
+        match self.hint {
+            Hint::None => None,
+            Hint::Later => fields.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S)),
+            Hint::Methods(allowed) => fields.insert(ALLOW, HeaderValue::from_static(allowed)),
+        };
         response
     }
 }
