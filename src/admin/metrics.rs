@@ -10,7 +10,10 @@ use super::{
     process::Process,
 };
 use crate::{
-    core::{counters::Counters as CoreCounters, shard::Population},
+    core::{
+        counters::Counters as CoreCounters,
+        shard::{Attached, Population},
+    },
     shell::counters::{Counters as ShellCounters, Statistics},
 };
 use hyper::{Response, StatusCode};
@@ -84,18 +87,10 @@ impl Page<'_> {
             "Streams by kind: listener (GET), fallen_through (GET after a finished request stream), request (POST), \
              detached (kept for replay).",
         );
-        let kinds: [(&str, fn(&Population) -> usize); 4] = [
-            ("listener", |held| held.attached.listeners),
-            ("fallen_through", |held| held.attached.fallen_through),
-            ("request", |held| held.attached.requests),
-            ("detached", |held| {
-                held.streams - held.attached.listeners - held.attached.fallen_through - held.attached.requests
-            }),
-        ];
         for (shard, statistics) in answering(self.shards) {
-            for (kind, count) in kinds {
+            for (kind, count) in streams_by_kind(&statistics.population) {
                 let labels = format!("{},kind=\"{kind}\"", of_shard(shard));
-                self.line("moorline_streams_held", &labels, count(&statistics.population));
+                self.line("moorline_streams_held", &labels, count);
             }
         }
     }
@@ -156,6 +151,17 @@ impl Page<'_> {
     }
 }
 
+fn streams_by_kind(held: &Population) -> [(&'static str, usize); 4] {
+    let Attached { listeners, fallen_through, requests } = held.attached;
+    let detached = held.streams - listeners - fallen_through - requests;
+    [
+        ("listener", listeners),
+        ("fallen_through", fallen_through),
+        ("request", requests),
+        ("detached", detached),
+    ]
+}
+
 fn answering(shards: &[Option<Statistics>]) -> impl Iterator<Item = (usize, &Statistics)> {
     shards.iter().enumerate().filter_map(|(shard, statistics)| Some((shard, statistics.as_ref()?)))
 }
@@ -173,7 +179,6 @@ fn seconds(ms: u64) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::shard::Attached;
 
     /// Two shards, one of which does not answer.
     fn sample() -> String {

@@ -53,6 +53,15 @@ impl Shard {
         }
     }
 
+    /// There is no room for one more broadcast: whoever published it learns that nobody got it.
+    pub(super) fn refuse_publication(&mut self, publication: Option<PublicationId>) {
+        if let Some(id) = publication {
+            let sessions = self.sessions.len() as u64;
+            let reach = Reach { sessions, refused: sessions, ..Reach::default() };
+            self.effects.push_back(Effect::Published(id, reach));
+        }
+    }
+
     /// The broadcast under way came by one more session.
     pub(super) fn count_broadcast(&mut self, fate: Fate) {
         if let Some(broadcast) = self.broadcasts.front_mut() {

@@ -2,7 +2,7 @@
 //!
 //! Owns a stream's entry and log. A stream is written by pulling: when its connection has room, the next unsent
 //! event of its log, or for the primary the next message of the session's queue, becomes a frame. So whatever is not
-//! written yet waits in exactly one place and a lost connection loses nothing. About 72 bytes while idle.
+//! written yet waits in exactly one place and a lost connection loses nothing. 80 bytes while idle.
 //!
 //! Invariants: a live or ending attachment and its connection name each other; an entry exists while it is attached,
 //! while its request runs, while its log holds something, or to remember that a response was lost; sequence numbers of a (kind, number) pair never repeat,
@@ -513,6 +513,10 @@ impl Shard {
 
     /// Ends the connections from which this request stream was continued elsewhere.
     pub(super) fn end_superseded(&mut self, stream: StreamSlot, now: Now) {
+        // They count as GETs; most sessions have none when a POST is answered.
+        if self.sessions[self.streams[stream].session].gets == 0 {
+            return;
+        }
         let (session, number) = (self.streams[stream].session, self.streams[stream].number);
         let is_left_over = |slot: &StreamSlot| {
             let entry = &self.streams[*slot];

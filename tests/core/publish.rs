@@ -1,9 +1,12 @@
 //! Publications from outside: who gets them, and how they are counted.
 
 use crate::world::{ClientId, World, config, other};
-use moorline::core::{
-    Announcement, Audience, LogLevel, Notification, NotificationKind, Publication, PublicationId, Reach,
-    ids::SessionId, sse,
+use moorline::{
+    core::{
+        Announcement, Audience, LogLevel, Notification, NotificationKind, Publication, PublicationId, Reach,
+        Tell, ids::SessionId, sse,
+    },
+    limits,
 };
 
 fn publish(world: &mut World, shard: usize, audience: Audience, notification: Notification) {
@@ -99,6 +102,34 @@ fn equal_signals_that_wait_are_pending_once_more() {
         assert_eq!(reach, Reach { sessions: 1, pending: 1, ..Reach::default() });
     }
     assert_eq!(waiting(&mut world, owner), ["tools"], "merged to one");
+}
+
+#[test]
+fn a_publication_is_counted_beside_a_broadcast_that_says_the_same() {
+    let mut world = World::new();
+    let owner = world.open("2025-11-25");
+    let listener = world.listen(owner);
+    let signal = Notification { kind: NotificationKind::ToolsListChanged, ..other("tools") };
+    world.pump_budget = 0;
+    world.tell(0, Tell::Broadcast(signal.clone()));
+    publish(&mut world, 0, Audience::All, signal.clone());
+    world.tell(0, Tell::Broadcast(signal));
+    world.pump_budget = 1_000;
+    world.settle();
+    assert_eq!(world.published, [(PublicationId(0), Reach { sessions: 1, written: 1, ..Reach::default() })]);
+    assert_eq!(world.texts(listener), ["tools", "tools"], "the two broadcasts are merged");
+}
+
+#[test]
+fn a_publication_that_finds_no_room_among_the_broadcasts_is_refused_by_all() {
+    let mut world = World::new();
+    let _sessions = [world.open("2025-11-25"), world.open("2025-11-25")];
+    world.pump_budget = 0;
+    for n in 0..limits::BROADCASTS_WAITING_MAX {
+        world.tell(0, Tell::Broadcast(other(&n.to_string())));
+    }
+    publish(&mut world, 0, Audience::All, other("late"));
+    assert_eq!(world.published, [(PublicationId(0), Reach { sessions: 2, refused: 2, ..Reach::default() })]);
 }
 
 #[test]
