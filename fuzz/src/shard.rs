@@ -41,12 +41,68 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![
         with(0, &[REQUEST, 0, 0, PING, CONNECT, 1, REQUEST, 1, 0, LISTEN, ANNOUNCE, 0, ADVANCE, 5]),
         with(0, &[REQUEST, 0, 0, CALL, NOTIFY, 0, RESET, 0, ANSWER, 0, CONNECT, 0, REQUEST, 1, 0, RESUME, 0]),
-        with(0, &[CONNECT, 0, REQUEST, 1, 0, LISTEN, STALL, 1, ANNOUNCE, 0, ANNOUNCE, 0, CONNECT, 1, REQUEST, 2, 0, LISTEN, ADVANCE, 4]),
-        with(1, &[CONNECT, 0, REQUEST, 1, 0, LISTEN, HOLD, 1, ANNOUNCE, 0, RESET, 1, CONNECT, 0, REQUEST, 2, 0, RESUME, 1]),
-        with(2, &[CONNECT, 0, REQUEST, 1, 0, CALL, ASK, 0, CLOSE_STREAM, 0, ADVANCE, 3, ANSWER, 0, REQUEST, 0, 0, DELETE]),
+        with(
+            0,
+            &[
+                CONNECT, 0, REQUEST, 1, 0, LISTEN, STALL, 1, ANNOUNCE, 0, ANNOUNCE, 0, CONNECT, 1, REQUEST,
+                2, 0, LISTEN, ADVANCE, 4,
+            ],
+        ),
+        with(
+            1,
+            &[
+                CONNECT, 0, REQUEST, 1, 0, LISTEN, HOLD, 1, ANNOUNCE, 0, RESET, 1, CONNECT, 0, REQUEST, 2, 0,
+                RESUME, 1,
+            ],
+        ),
+        with(
+            2,
+            &[
+                CONNECT,
+                0,
+                REQUEST,
+                1,
+                0,
+                CALL,
+                ASK,
+                0,
+                CLOSE_STREAM,
+                0,
+                ADVANCE,
+                3,
+                ANSWER,
+                0,
+                REQUEST,
+                0,
+                0,
+                DELETE,
+            ],
+        ),
         with(3, &[REQUEST, 0, 0, BATCH, ANSWER, 0, ANSWER, 0, BROADCAST, 0, DRAIN, 0, ADVANCE, 6]),
         with(0, &[REQUEST, 0, 0, CHUNKED, REQUEST, 0, 0, EXPECT, REQUEST, 0, 0, RESPONSE, HALF_CLOSE, 0]),
-        with(0, &[REQUEST, 0, 0, CALL, REQUEST, 0, 0, CANCEL, CONNECT, 0, REQUEST, 1, 0, LISTEN, CLOSE_LISTENERS, 0, ADVANCE, 4]),
+        with(
+            0,
+            &[
+                REQUEST,
+                0,
+                0,
+                CALL,
+                REQUEST,
+                0,
+                0,
+                CANCEL,
+                CONNECT,
+                0,
+                REQUEST,
+                1,
+                0,
+                LISTEN,
+                CLOSE_LISTENERS,
+                0,
+                ADVANCE,
+                4,
+            ],
+        ),
         with(0, &[CONNECT, 1, RAW, 1, 30, b'P', b'O', b'S', b'T', b' ', b'/', b'm', b'c', b'p', ADVANCE, 7]),
     ];
     seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).map(|case| {
@@ -213,14 +269,24 @@ impl Play {
                 get(&session, &format!("Last-Event-ID: {cursor}\r\n"))
             }
             op::DELETE => format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n{session}\r\n"),
-            op::CANCEL => post("", &format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)),
+            op::CANCEL => post(
+                "",
+                &format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+                ),
+            ),
             op::BATCH => post("", &format!("[{},{}]", call(id), call(id))),
             op::RESPONSE => post("", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)),
             op::CHUNKED => format!(
                 "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{session}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js\r\n"
             ),
             op::EXPECT => post("Expect: 100-continue\r\n", ""),
-            _ => post("", &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"error"}}}}"#)),
+            _ => post(
+                "",
+                &format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"error"}}}}"#
+                ),
+            ),
         };
         self.world.send(client, request);
     }
@@ -228,7 +294,9 @@ impl Play {
     /// A session somebody was given, or one that nobody was.
     fn session_line(&self, choice: u8) -> String {
         match usize::from(choice).checked_rem(self.sessions.len() + 1) {
-            Some(index) if index < self.sessions.len() => format!("Mcp-Session-Id: {}\r\n", self.sessions[index]),
+            Some(index) if index < self.sessions.len() => {
+                format!("Mcp-Session-Id: {}\r\n", self.sessions[index])
+            }
             _ if choice & 0x40 == 0 => String::new(),
             _ => format!("Mcp-Session-Id: {:042x}\r\n", u32::from(choice)),
         }
@@ -276,7 +344,9 @@ impl Play {
                     let (shard, call) = self.world.calls.remove(index);
                     self.stale.push((shard, call.key, call.session));
                     let answer = match code {
-                        op::ANSWER => Ok(Bytes::from(format!("{:width$}", "{}", width = usize::from(choice) * 5))),
+                        op::ANSWER => {
+                            Ok(Bytes::from(format!("{:width$}", "{}", width = usize::from(choice) * 5)))
+                        }
                         _ => Err(RpcError::internal_error()),
                     };
                     self.world.tell(shard, Tell::Respond(call.key, answer));
@@ -311,7 +381,8 @@ impl Play {
                     id: ServerRequestId(self.asks),
                     session,
                     call: call.filter(|_| choice & 1 == 0),
-                    method: [ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::CreateMessage][usize::from(choice % 3)],
+                    method: [ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::CreateMessage]
+                        [usize::from(choice % 3)],
                     params: None,
                     timeout_ms: u64::from(choice) * 1_000,
                 })
@@ -352,7 +423,9 @@ impl Play {
 const CAPABILITIES: &str = r#"{"elicitation":{},"sampling":{}}"#;
 
 fn call(id: u8) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":"t"}}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":"t"}}}}}}"#
+    )
 }
 
 fn post(fields: &str, body: &str) -> String {
@@ -375,7 +448,10 @@ fn notification(choice: u8) -> moorline::core::Notification {
         _ => NotificationKind::Other,
     };
     let params = format!(r#"{{"text":"{:width$}"}}"#, choice, width = usize::from(choice) * 4);
-    moorline::core::Notification { kind, json: jsonrpc::notification("notifications/x", Some(params.as_bytes())) }
+    moorline::core::Notification {
+        kind,
+        json: jsonrpc::notification("notifications/x", Some(params.as_bytes())),
+    }
 }
 
 /// Everything a client got is one reply after the other, the last one cut at most.

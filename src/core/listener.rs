@@ -12,6 +12,7 @@ use super::{
     config::ListenerPolicy,
     http::refusal::Refusal,
     ids::{EventId, StreamKind},
+    publish::Fate,
     queue::{Class, Message, Queue, Queued},
     request::{CursorField, Request},
     seam::*,
@@ -494,13 +495,20 @@ impl Shard {
         kind: &NotificationKind,
         message: Message,
         now: Now,
-    ) {
+    ) -> Fate {
         if self.is_filtered(session, kind) {
             self.counters.messages_filtered += 1;
-            return;
+            return Fate::Filtered;
         }
         debug_assert!(message.class == Class::of(kind));
-        self.announce(session, message, now);
+        match self.announce(session, message, now) {
+            Queued::Refused => Fate::Refused,
+            // The newest message leaves the queue last.
+            Queued::Waiting | Queued::Displaced(_) | Queued::Merged => match self.sessions[session].queue {
+                None => Fate::Written,
+                Some(_) => Fate::Pending,
+            },
+        }
     }
 
     /// Whether the session asked not to see log messages of that level.

@@ -115,7 +115,9 @@ impl<B: Backend> Driver<B> {
                 self.refuse(traveller.arrive().0, moved.refusal);
                 self.core.strayed();
             }
-            Err(Mail::Announcement(_)) => unreachable!("the mail that was given is given back"),
+            Err(Mail::Announcement(_) | Mail::Publication(_) | Mail::Inquiry(_)) => {
+                unreachable!("the mail that was given is given back")
+            }
         }
     }
 }

@@ -265,6 +265,7 @@ impl Sim {
                     self.mail.push_back(Mail::News { to, announcement: announcement.clone(), m });
                 }
             }
+            Effect::Published(..) => unreachable!("nobody publishes here"),
         }
     }
 
