@@ -70,6 +70,8 @@ pub const REPLAY_TTL_MS: u64 = 120_000;
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
+pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
 
@@ -92,6 +94,8 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 60_000;
 pub const SESSION_IDLE_TIMEOUT_MS: u64 = 30 * 60_000;
 /// A call that never answers (`--request-timeout`).
 pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
+/// What a client gets to answer a request of the server, unless the handler says otherwise: a user may have to be asked.
+pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
@@ -146,6 +150,8 @@ pub const BROADCASTS_WAITING_MAX: usize = 1024;
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 32_768;
+/// Items on one page of a list (`tools/list` and its like), unless a server says otherwise.
+pub const PAGE_ITEMS: usize = 250;
 /// Workers without a call that a shard's host keeps for the next ones; beyond it they are freed.
 pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
@@ -157,6 +163,39 @@ pub const DESCRIPTORS_PER_SHARD: usize = 8 + REFUSALS_KEPT_MAX;
 pub const REFUSALS_KEPT_MAX: usize = 16;
 /// Submission queue entries the kernel gives at most.
 pub const RING_ENTRIES_MAX: u32 = 32_768;
+
+// --- Children (`moorline serve -- COMMAND`) ------------------------------------------------------
+
+/// Children of the process at one time (`--max-children`), as far as open files allow.
+pub const CHILDREN_MAX: usize = 256;
+/// Descriptors a child needs: three pipes, one to learn of its end, and one more while it is started.
+pub const DESCRIPTORS_PER_CHILD: usize = 5;
+/// Bytes waiting to be written to a child behind the message being written; a further call fails at once.
+pub const CHILD_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes read from one child per turn.
+pub const CHILD_READ_BYTES_MAX: usize = 64 * 1024;
+/// Bytes read from all children of a shard per turn: a few milliseconds of parsing.
+pub const CHILDREN_READ_BYTES_MAX: usize = 512 * 1024;
+/// One line of a child's standard error; the rest of a longer one is left out.
+pub const CHILD_LOG_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Lines of a child that reach the log at once, and per second from then on; what is left out is counted.
+pub const CHILD_LOG_LINES_PER_S: u32 = 50;
+/// From the end of its input to TERM, or half of the grace if that is shorter.
+pub const CHILD_TERM_AFTER_MS: u64 = 1_000;
+/// From the end of its input to KILL (`--child-grace`).
+pub const CHILD_GRACE_MS: u64 = 5_000;
+/// What a child gets to answer `initialize` (`--child-start-timeout`). Package runners download first.
+pub const CHILD_START_TIMEOUT_MS: u64 = 120_000;
+/// Before a shared child is started again after its first failure; doubled with each further one.
+pub const CHILD_RESTART_MS_MIN: u64 = 100;
+/// The longest such wait. A child that ran for this long has no failures.
+pub const CHILD_RESTART_MS_MAX: u64 = 30_000;
+/// Requests of one child to clients that wait for their answers; a further one is refused to the child.
+pub const CHILD_ASKS_MAX: usize = 256;
+/// Clients of one shared child that wait for its first start; a further one gets 503.
+pub const CHILD_GREETINGS_WAITING_MAX: usize = 1024;
+/// Resources one session may be subscribed to at a shared child; a further one is refused.
+pub const CHILD_SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 
 const _: () = {
     assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a target must fit into a head");

@@ -4,7 +4,7 @@ mod cli;
 
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host},
+    backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
     server::Server,
 };
@@ -41,11 +41,18 @@ fn start(typed: &cli::Typed) -> Result<()> {
 
 /// Serves until the process is told to stop.
 fn run(config: &Config) -> Result<()> {
+    let program = config.stdio(std::env::vars_os())?;
     let server = Server::bind(config.server()?)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
-    server.run(|_shard| Host::new(Builtin::new()))?;
+    match program {
+        Some(program) => {
+            let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
+            server.run(move |shard| stdio.backend(shard))?;
+        }
+        None => server.run(|_shard| Host::new(Builtin::new()))?,
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! again if its stream dies first, is the business of streams and queue.
 
 use super::{
-    jsonrpc::{self, RpcError},
+    jsonrpc::{self, ClientCapabilities, RpcError},
     queue::{Class, Message},
     refusals::SERVER_ERROR,
     seam::*,
@@ -38,30 +38,26 @@ struct Waiting {
 }
 
 /// What a client declared it can be asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Capabilities(u8);
-
-impl Capabilities {
-    pub(super) fn of(declared: &jsonrpc::ClientCapabilities<'_>) -> Self {
-        let bit = |declared: bool, method: ServerMethod| if declared { mask(method) } else { 0 };
-        Capabilities(
-            bit(declared.sampling, ServerMethod::CreateMessage)
-                | bit(declared.elicitation, ServerMethod::Elicit)
-                | bit(declared.roots, ServerMethod::ListRoots),
-        )
-    }
-
-    fn allow(self, method: ServerMethod) -> bool {
-        method == ServerMethod::Ping || self.0 & mask(method) != 0
-    }
+pub(super) fn features(declared: &ClientCapabilities<'_>) -> ClientFeatures {
+    [
+        (declared.sampling, ClientFeatures::SAMPLING),
+        (declared.sampling_tools, ClientFeatures::SAMPLING_TOOLS),
+        (declared.sampling_context, ClientFeatures::SAMPLING_CONTEXT),
+        (declared.forms, ClientFeatures::FORMS),
+        (declared.urls, ClientFeatures::URLS),
+        (declared.roots, ClientFeatures::ROOTS),
+    ]
+    .into_iter()
+    .filter(|(is_declared, _)| *is_declared)
+    .fold(ClientFeatures::default(), |features, (_, feature)| features.with(feature))
 }
 
-fn mask(method: ServerMethod) -> u8 {
+fn allow(client: ClientFeatures, method: ServerMethod) -> bool {
     match method {
-        ServerMethod::Ping => 0,
-        ServerMethod::CreateMessage => 1,
-        ServerMethod::Elicit => 2,
-        ServerMethod::ListRoots => 4,
+        ServerMethod::Ping => true,
+        ServerMethod::CreateMessage => client.has(ClientFeatures::SAMPLING),
+        ServerMethod::Elicit => client.has_any(ClientFeatures::FORMS.with(ClientFeatures::URLS)),
+        ServerMethod::ListRoots => client.has(ClientFeatures::ROOTS),
     }
 }
 
@@ -69,7 +65,7 @@ impl Shard {
     /// The backend asks a client something.
     pub(super) fn ask_client(&mut self, session: SessionSlot, request: ServerRequest, now: Now) {
         let owner = &self.sessions[session];
-        if !owner.capabilities.allow(request.method) {
+        if !allow(owner.client, request.method) {
             return self.ask_failed(request.id, lacks_capability(request.method));
         }
         if owner.asks.as_ref().is_some_and(|asks| asks.waiting.len() >= limits::ASKS_PER_SESSION_MAX) {
@@ -222,8 +218,9 @@ fn no_room() -> RpcError {
     failure("too much waits for this client already".into())
 }
 
+/// A code of its own, so that a backend can tell it from a refusal.
 fn timed_out() -> RpcError {
-    failure("the client did not answer in time".into())
+    RpcError { code: ASK_TIMED_OUT, ..failure("the client did not answer in time".into()) }
 }
 
 pub(super) fn session_ended() -> RpcError {

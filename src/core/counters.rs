@@ -41,6 +41,8 @@ counters! {
     sessions_idle_expired
     /// Sessions ended by DELETE.
     sessions_deleted
+    /// Sessions ended because what stood behind them is gone.
+    sessions_abandoned
     /// Sessions ended because the server stopped.
     sessions_stopped
     /// Requests that named no session of this server.
@@ -59,6 +61,8 @@ counters! {
     replies_lost
     /// Of those, the ones given to a plain GET.
     replies_recovered
+    /// Subscriptions refused because the session had too many.
+    subscriptions_refused
     /// Requests sent to clients.
     asks
     /// Requests to clients that failed: time-out, missing capability, full queue, end of session.

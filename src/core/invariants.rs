@@ -13,6 +13,9 @@ impl Shard {
     /// Panics if the shard's entries contradict each other. Linear in everything the shard holds.
     pub fn check_invariants(&self) {
         self.wheel.check_invariants();
+        self.subscriptions.check_invariants();
+        let alive = |index| self.sessions.at(index).is_some();
+        assert!(self.subscriptions.sessions().all(alive), "a subscription ends with its session");
         for (session, _) in self.sessions.iter() {
             self.check_session(session);
         }

@@ -21,6 +21,7 @@ use super::{
     session::{Session, SessionEnd},
     sse,
     stream::Stream,
+    subscriptions::Subscriptions,
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
@@ -51,6 +52,7 @@ pub struct Shard {
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
     broadcasts: VecDeque<Broadcast>,
+    pub(super) subscriptions: Subscriptions,
     pub(super) drain: Option<Drain>,
 }
 
@@ -155,6 +157,7 @@ impl Shard {
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),
             broadcasts: VecDeque::new(),
+            subscriptions: Subscriptions::default(),
             drain: None,
             config,
         }
@@ -242,6 +245,12 @@ impl Shard {
                 let answer = self.bounded(answer);
                 self.finish_call(call, Outcome::Answered(answer), now);
             }),
+            Tell::Refuse(call) => {
+                self.find_call(call).map(|call| self.finish_call(call, Outcome::Refused, now))
+            }
+            Tell::EndSession(session) => self
+                .find_session_key(session)
+                .map(|session| self.end_session(session, SessionEnd::BackendGone, now)),
             Tell::Notify(call, notification) => self.find_call(call).map(|call| {
                 if self.is_bounded(notification.json.len()) {
                     self.notify_call(call, &notification, now);
@@ -262,6 +271,13 @@ impl Shard {
                 }
                 Some(())
             }
+            Tell::Subscribe(call, uri) => {
+                self.find_call(call).map(|call| self.subscribe_call(call, uri, now))
+            }
+            Tell::Unsubscribe(call, uri) => self.find_call(call).map(|call| {
+                self.subscriptions.remove(self.session_of_call(call), &uri);
+                self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
+            }),
             Tell::Request(request) => match self.find_session_key(request.session) {
                 Some(session) => {
                     self.ask_client(session, request, now);
@@ -284,7 +300,7 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard; [`pump`](Self::pump) hands it out. A signal that no session has been
+    /// A message for every session of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
@@ -513,12 +529,15 @@ impl Shard {
 
     fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front_mut() else { return };
-        if broadcast.next >= broadcast.end {
+        let next = match &broadcast.kind {
+            NotificationKind::ResourceUpdated(uri) => self.subscriptions.next(uri, broadcast.next),
+            _ => Some(broadcast.next),
+        };
+        let Some(index) = next.filter(|index| *index < broadcast.end) else {
             self.broadcasts.pop_front();
             return;
-        }
-        let index = broadcast.next;
-        broadcast.next += 1;
+        };
+        broadcast.next = index + 1;
         *budget -= 1;
         let before = broadcast.before;
         let Some((slot, session)) = self.sessions.at(index) else { return };

@@ -411,9 +411,16 @@ impl<B: Backend> Driver<B> {
         (self.is_ending() && self.is_idle()).then_some(End::Clean)
     }
 
-    /// Closes what is open. Those that linger have their time.
+    /// Closes what is open. Those that linger have their time, and the backend what is left of the grace.
     fn close_all(&mut self) {
-        self.stage = Stage::Closing { until_ms: self.now.ms + LINGER_MS + FORCED_END_MS };
+        let linger_until_ms = self.now.ms + LINGER_MS + FORCED_END_MS;
+        let grace_until_ms = match self.stage {
+            Stage::Draining { until_ms } => until_ms.max(linger_until_ms),
+            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => linger_until_ms,
+        };
+        self.backend.end(Duration::from_millis(grace_until_ms - self.now.ms));
+        let until_ms = if self.backend.is_ended() { linger_until_ms } else { grace_until_ms };
+        self.stage = Stage::Closing { until_ms };
         for key in self.table.keys() {
             self.lost(key);
         }
@@ -423,6 +430,7 @@ impl<B: Backend> Driver<B> {
     fn force_all(&mut self) {
         self.close_all();
         self.stage = Stage::Forced { until_ms: self.now.ms + FORCED_END_MS };
+        self.backend.end(Duration::ZERO);
         for key in self.table.keys() {
             self.end(key, Ending::Gone);
         }
@@ -449,6 +457,7 @@ impl<B: Backend> Driver<B> {
         self.table.len() == 0
             && self.leaving.is_empty()
             && self.nop.is_none()
+            && self.backend.is_ended()
             && self.refusals.next_deadline_ms().is_none()
             && self.listeners_are_closed()
     }
@@ -472,6 +481,7 @@ impl<B: Backend> Driver<B> {
 
     fn has_work_left(&self) -> bool {
         ring::has_completions()
+            || self.backend.has_more()
             || self.has_mail == Left::Something
             || self.core.has_comments()
             || !self.backlog.is_empty()
@@ -541,6 +551,7 @@ struct AbortOnPanic(ShardId);
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         eprintln!("moorline: shard {} panicked, which is a bug; the process ends", self.0.0);
+        super::child::groups::kill_all();
         std::process::abort();
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod asks;
 mod bounds;
 mod broadcast;
 mod election_model;
@@ -17,3 +18,4 @@ mod recovery;
 mod replay;
 mod sessions;
 mod shards;
+mod subscriptions;

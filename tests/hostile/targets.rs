@@ -1,0 +1,65 @@
+//! Every fuzz target over its seeds and many thousands of their mutants.
+
+use super::{
+    fuzz::{body, envelope, head, ids, shard},
+    mutator::Mutator,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[test]
+fn heads() {
+    drive(head::check, head::seeds(), 15_000);
+}
+
+#[test]
+fn bodies() {
+    drive(body::check, body::seeds(), 30_000);
+}
+
+#[test]
+fn envelopes() {
+    drive(envelope::check, envelope::seeds(), 40_000);
+}
+
+#[test]
+fn session_ids_and_cursors() {
+    drive(ids::check, ids::seeds(), 100_000);
+}
+
+#[test]
+fn sequences_of_operations_on_shards() {
+    drive(shard::check, shard::seeds(), 3_000);
+}
+
+/// Inputs that once broke a rule.
+#[test]
+fn found_inputs() {
+    for input in FOUND_SHARD {
+        shard::check(input);
+    }
+}
+
+const FOUND_SHARD: [&[u8]; 0] = [];
+
+/// Runs `check` on every seed and on `rounds` mutants.
+///
+/// # Panics
+/// With the input that broke a rule, to be put among those found.
+fn drive(check: fn(&[u8]), seeds: Vec<Vec<u8>>, rounds: usize) {
+    let run = |name: String, input: &[u8]| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| check(input)));
+        assert!(outcome.is_ok(), "{name} breaks a rule:\nb\"{}\"", input.escape_ascii());
+    };
+    for (index, seed) in seeds.iter().enumerate() {
+        run(format!("seed {index}"), seed);
+    }
+    let mut mutator = Mutator::new(seeds, 1);
+    for round in 0..rounds * factor() {
+        let input = mutator.next();
+        run(format!("mutant {round}"), &input);
+    }
+}
+
+fn factor() -> usize {
+    std::env::var("MOORLINE_FUZZ_FACTOR").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
