@@ -104,8 +104,11 @@ pub enum Interest {
     Park,
     /// More of a started message is expected: receive into [`Shard::take_input`](super::shard::Shard::take_input).
     Receive,
-    /// No input is wanted; only watch for the peer's close (`POLLRDHUP`).
+    /// No input is wanted; only watch for the peer's close (`POLLRDHUP`), whatever it has sent before.
     HangUp,
+    /// No input is wanted at present, and the peer's close would change nothing before what it has sent is read; only
+    /// watch for the connection's death.
+    Failure,
     /// Neither: the connection is ending, or its half-close is known already.
     Nothing,
 }

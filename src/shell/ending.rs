@@ -48,7 +48,7 @@ impl<B: Backend> Driver<B> {
         match (&conn.read, &conn.write) {
             (Read::Idle, _) => self.discard(key),
             // It would not see input, and a peer that is still sending would never get to its own close.
-            (Read::Poll(_, Watch::HangUp), Write::Idle) => {
+            (Read::Poll(_, Watch::HangUp | Watch::Failure), Write::Idle) => {
                 let word = Word::new(Source::Write, key.slot);
                 conn.write = Write::Cancel(ring::cancel(conn.fd(), word));
             }

@@ -292,6 +292,7 @@ impl<B: Backend> Driver<B> {
         let events = match watch {
             Watch::Readable => ring::READABLE,
             Watch::HangUp => ring::HANG_UP,
+            Watch::Failure => ring::FAILURE,
         };
         if let Read::Idle = conn.read {
             let op = ring::poll(conn.fd(), events, Word::new(Source::Read, key.slot));
