@@ -133,6 +133,9 @@ pub const COMMENTS_PER_TURN_MIN: usize = 16;
 pub const MAIL_PER_TURN_MAX: usize = 128;
 /// Messages one shard may have waiting for another.
 pub const MAILBOX_MESSAGES_MAX: usize = 1024;
+/// Messages to every session that a shard may have begun or waiting; a further one is dropped and counted. A client
+/// that can make the backend announce something must not be able to fill the memory with it.
+pub const BROADCASTS_WAITING_MAX: usize = 1024;
 /// Slices of one vectored write.
 pub const SLICES_PER_WRITE_MAX: usize = 16;
 /// Submission queue entries of a shard's ring (`--ring-entries`).

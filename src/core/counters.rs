@@ -91,6 +91,8 @@ counters! {
     messages_merged
     /// Messages dropped because a queue was full.
     messages_dropped
+    /// Messages to every session dropped because too many were on their way.
+    broadcasts_dropped
     /// Log messages below their session's level.
     messages_filtered
     /// Events evicted from logs before their time.

@@ -24,6 +24,7 @@ use super::{
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
+use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::{collections::VecDeque, fmt, rc::Rc, sync::Arc};
 
@@ -275,8 +276,13 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard; [`pump`](Self::pump) hands it out.
+    /// A message for every session of this shard; [`pump`](Self::pump) hands it out. Dropped and counted if too many are
+    /// on their way.
     pub fn broadcast(&mut self, announcement: Announcement) {
+        if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
+            self.counters.broadcasts_dropped += 1;
+            return;
+        }
         let message = message_of(&announcement.kind, announcement.payload);
         self.broadcasts.push_back(Broadcast {
             kind: announcement.kind,
