@@ -62,7 +62,10 @@ fn seen_by_another(bytes: &[u8]) -> Option<Value> {
         Err(error) => {
             let reason = error.to_string();
             let no_tree = ["number out of range", "recursion limit", "surrogate", "hex escape"];
-            assert!(no_tree.iter().any(|known| reason.contains(known)), "not JSON for another parser: {reason}");
+            assert!(
+                no_tree.iter().any(|known| reason.contains(known)),
+                "not JSON for another parser: {reason}"
+            );
             None
         }
     }

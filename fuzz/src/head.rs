@@ -19,7 +19,10 @@ pub fn check(bytes: &[u8]) {
     check_cuts(bytes, &whole);
     match whole {
         Ok(Parsed::Incomplete) => {
-            assert!(bytes.len() <= HEAD_BYTES_MAX + 2 * LEADING_EMPTY_LINES_MAX, "an endless head is waited for");
+            assert!(
+                bytes.len() <= HEAD_BYTES_MAX + 2 * LEADING_EMPTY_LINES_MAX,
+                "an endless head is waited for"
+            );
         }
         Ok(Parsed::Complete { head, consumed }) => {
             check_head(&head, &bytes[..consumed]);
@@ -47,7 +50,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Once a verdict is there, more bytes do not change it.
 fn check_cuts(bytes: &[u8], whole: &Result<Parsed<'_>, Refusal>) {
     // Every cut of a short head, and some of a long one: parsing starts over with every read.
-    let step = (bytes.len() / 96).max(1);
+    let step = (bytes.len() / 32).max(1);
     for cut in (0..bytes.len()).step_by(step) {
         match head::parse(&bytes[..cut], &HeadLimits::default()) {
             Ok(Parsed::Incomplete) => {}
@@ -76,7 +79,10 @@ fn check_head(head: &Head<'_>, text: &[u8]) {
         }
         Framing::Length(length) => {
             assert!(codings.is_empty(), "two framings");
-            assert!(!lengths.is_empty() && lengths.iter().all(|text| text.parse() == Ok(length)), "{lengths:?}");
+            assert!(
+                !lengths.is_empty() && lengths.iter().all(|text| text.parse() == Ok(length)),
+                "{lengths:?}"
+            );
         }
         Framing::None => {
             assert!(codings.is_empty() && lengths.iter().all(|text| text.bytes().all(|b| b == b'0')));
@@ -137,7 +143,8 @@ fn check_refusal(refusal: &Refusal, cors: Option<&[u8]>) {
     refusal.write(Method::Post, exchange, &mut out);
     let end = out.windows(4).position(|window| window == b"\r\n\r\n").expect("a reply has a head") + 4;
     let head = std::str::from_utf8(&out[..end]).expect("our heads are ASCII");
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("it has a length");
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("it has a length");
     assert_eq!(length.parse(), Ok(out.len() - end), "nothing follows the body");
     serde_json::from_slice::<serde_json::Value>(&out[end..]).expect("a refusal is JSON");
 }

@@ -13,7 +13,10 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(id.encode(), bytes);
         assert!(id.matches(id.secret) && !id.matches(id.secret ^ 1));
         let shown = format!("{id:?}");
-        assert!(!shown.contains(&format!("{:x}", id.secret)) || id.secret < 1 << 32, "a log shows the secret");
+        assert!(
+            !shown.contains(&format!("{:x}", id.secret)) || id.secret < 1 << 32,
+            "a log shows the secret"
+        );
     }
     if let Some(id) = EventId::parse(bytes) {
         let mut out = Inline::new();

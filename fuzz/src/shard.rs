@@ -41,23 +41,115 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![
         with(0, &[REQUEST, 0, 0, PING, CONNECT, 1, REQUEST, 1, 0, LISTEN, ANNOUNCE, 0, ADVANCE, 5]),
         with(0, &[REQUEST, 0, 0, CALL, NOTIFY, 0, RESET, 0, ANSWER, 0, CONNECT, 0, REQUEST, 1, 0, RESUME, 0]),
-        with(0, &[CONNECT, 0, REQUEST, 1, 0, LISTEN, STALL, 1, ANNOUNCE, 0, ANNOUNCE, 0, CONNECT, 1, REQUEST, 2, 0, LISTEN, ADVANCE, 4]),
-        with(1, &[CONNECT, 0, REQUEST, 1, 0, LISTEN, HOLD, 1, ANNOUNCE, 0, RESET, 1, CONNECT, 0, REQUEST, 2, 0, RESUME, 1]),
-        with(2, &[CONNECT, 0, REQUEST, 1, 0, CALL, ASK, 0, CLOSE_STREAM, 0, ADVANCE, 3, ANSWER, 0, REQUEST, 0, 0, DELETE]),
+        with(
+            0,
+            &[
+                CONNECT, 0, REQUEST, 1, 0, LISTEN, STALL, 1, ANNOUNCE, 0, ANNOUNCE, 0, CONNECT, 1, REQUEST,
+                2, 0, LISTEN, ADVANCE, 4,
+            ],
+        ),
+        with(
+            1,
+            &[
+                CONNECT, 0, REQUEST, 1, 0, LISTEN, HOLD, 1, ANNOUNCE, 0, RESET, 1, CONNECT, 0, REQUEST, 2, 0,
+                RESUME, 1,
+            ],
+        ),
+        with(
+            2,
+            &[
+                CONNECT,
+                0,
+                REQUEST,
+                1,
+                0,
+                CALL,
+                ASK,
+                0,
+                CLOSE_STREAM,
+                0,
+                ADVANCE,
+                3,
+                ANSWER,
+                0,
+                REQUEST,
+                0,
+                0,
+                DELETE,
+            ],
+        ),
         with(3, &[REQUEST, 0, 0, BATCH, ANSWER, 0, ANSWER, 0, BROADCAST, 0, DRAIN, 0, ADVANCE, 6]),
         with(0, &[REQUEST, 0, 0, CHUNKED, REQUEST, 0, 0, EXPECT, REQUEST, 0, 0, RESPONSE, HALF_CLOSE, 0]),
-        with(0, &[REQUEST, 0, 0, CALL, REQUEST, 0, 0, CANCEL, CONNECT, 0, REQUEST, 1, 0, LISTEN, CLOSE_LISTENERS, 0, ADVANCE, 4]),
+        with(
+            0,
+            &[
+                REQUEST,
+                0,
+                0,
+                CALL,
+                REQUEST,
+                0,
+                0,
+                CANCEL,
+                CONNECT,
+                0,
+                REQUEST,
+                1,
+                0,
+                LISTEN,
+                CLOSE_LISTENERS,
+                0,
+                ADVANCE,
+                4,
+            ],
+        ),
         with(0, &[CONNECT, 1, RAW, 1, 30, b'P', b'O', b'S', b'T', b' ', b'/', b'm', b'c', b'p', ADVANCE, 7]),
     ];
-    seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).map(|case| {
+    seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).step_by(12).map(|case| {
         let length = u8::try_from(case.len()).expect("filtered");
         [&[0, CONNECT, 0, RAW, 0, length], &case[..]].concat()
     }));
+    seeds.extend(
+        (0..100_u32).map(|seed| with(seed.to_le_bytes()[0], &[&open[..], &any_steps(seed)].concat())),
+    );
     seeds
 }
 
-/// The first byte of each step; anything else is taken modulo their number.
+/// Two hundred bytes, each of which is some decision.
+fn any_steps(seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[1]
+    };
+    (0..200).map(|_| next()).collect()
+}
+
+/// The first byte of each step; a byte beyond them is one of those that lead on.
 mod op {
+    pub(super) fn of(byte: u8, count: u8, likely: &[u8]) -> u8 {
+        if byte < count { byte } else { likely[usize::from(byte) % likely.len()] }
+    }
+
+    pub(super) const LIKELY: [u8; 12] = [
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        CONNECT,
+        ANSWER,
+        NOTIFY,
+        ANNOUNCE,
+        ACKNOWLEDGE,
+        ADVANCE,
+        RESET,
+    ];
+    pub(super) const LIKELY_KINDS: [u8; 8] =
+        [CALL, LISTEN, RESUME, CALL, LISTEN, RESUME, INITIALIZE, INITIALIZED];
+
     pub(super) const CONNECT: u8 = 0;
     pub(super) const RAW: u8 = 1;
     pub(super) const REQUEST: u8 = 2;
@@ -78,7 +170,7 @@ mod op {
     pub(super) const CLOSE_LISTENERS: u8 = 17;
     pub(super) const STALE: u8 = 18;
     pub(super) const DRAIN: u8 = 19;
-    pub(super) const COUNT: usize = 20;
+    pub(super) const COUNT: u8 = 20;
 
     // What a request is; the third byte after REQUEST.
     pub(super) const INITIALIZE: u8 = 0;
@@ -94,7 +186,7 @@ mod op {
     pub(super) const CHUNKED: u8 = 10;
     pub(super) const EXPECT: u8 = 11;
     pub(super) const LEVEL: u8 = 12;
-    pub(super) const KINDS: usize = 13;
+    pub(super) const KINDS: u8 = 13;
 }
 
 const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "1900-01-01"];
@@ -142,7 +234,7 @@ impl Play {
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
-        let code = u8::try_from(choices.below(op::COUNT)).expect("below 256");
+        let code = op::of(choices.byte(), op::COUNT, &op::LIKELY);
         match code {
             op::CONNECT => self.connect(choices.below(2)),
             op::ADVANCE => self.world.advance(choices.pick(&TIMES_MS)),
@@ -196,7 +288,7 @@ impl Play {
 
     fn request(&mut self, client: ClientId, choices: &mut Choices<'_>) {
         let session = self.session_line(choices.byte());
-        let kind = u8::try_from(choices.below(op::KINDS)).expect("below 256");
+        let kind = op::of(choices.byte(), op::KINDS, &op::LIKELY_KINDS);
         let id = choices.byte() % 4;
         let post = |fields: &str, body: &str| post(&format!("{session}{fields}"), body);
         let request = match kind {
@@ -213,14 +305,24 @@ impl Play {
                 get(&session, &format!("Last-Event-ID: {cursor}\r\n"))
             }
             op::DELETE => format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n{session}\r\n"),
-            op::CANCEL => post("", &format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)),
+            op::CANCEL => post(
+                "",
+                &format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+                ),
+            ),
             op::BATCH => post("", &format!("[{},{}]", call(id), call(id))),
             op::RESPONSE => post("", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)),
             op::CHUNKED => format!(
                 "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{session}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js\r\n"
             ),
             op::EXPECT => post("Expect: 100-continue\r\n", ""),
-            _ => post("", &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"error"}}}}"#)),
+            _ => post(
+                "",
+                &format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"error"}}}}"#
+                ),
+            ),
         };
         self.world.send(client, request);
     }
@@ -228,7 +330,9 @@ impl Play {
     /// A session somebody was given, or one that nobody was.
     fn session_line(&self, choice: u8) -> String {
         match usize::from(choice).checked_rem(self.sessions.len() + 1) {
-            Some(index) if index < self.sessions.len() => format!("Mcp-Session-Id: {}\r\n", self.sessions[index]),
+            Some(index) if index < self.sessions.len() => {
+                format!("Mcp-Session-Id: {}\r\n", self.sessions[index])
+            }
             _ if choice & 0x40 == 0 => String::new(),
             _ => format!("Mcp-Session-Id: {:042x}\r\n", u32::from(choice)),
         }
@@ -276,7 +380,9 @@ impl Play {
                     let (shard, call) = self.world.calls.remove(index);
                     self.stale.push((shard, call.key, call.session));
                     let answer = match code {
-                        op::ANSWER => Ok(Bytes::from(format!("{:width$}", "{}", width = usize::from(choice) * 5))),
+                        op::ANSWER => {
+                            Ok(Bytes::from(format!("{:width$}", "{}", width = usize::from(choice) * 5)))
+                        }
                         _ => Err(RpcError::internal_error()),
                     };
                     self.world.tell(shard, Tell::Respond(call.key, answer));
@@ -311,7 +417,8 @@ impl Play {
                     id: ServerRequestId(self.asks),
                     session,
                     call: call.filter(|_| choice & 1 == 0),
-                    method: [ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::CreateMessage][usize::from(choice % 3)],
+                    method: [ServerMethod::Ping, ServerMethod::Elicit, ServerMethod::CreateMessage]
+                        [usize::from(choice % 3)],
                     params: None,
                     timeout_ms: u64::from(choice) * 1_000,
                 })
@@ -352,7 +459,9 @@ impl Play {
 const CAPABILITIES: &str = r#"{"elicitation":{},"sampling":{}}"#;
 
 fn call(id: u8) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":"t"}}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":"t"}}}}}}"#
+    )
 }
 
 fn post(fields: &str, body: &str) -> String {
@@ -375,7 +484,10 @@ fn notification(choice: u8) -> moorline::core::Notification {
         _ => NotificationKind::Other,
     };
     let params = format!(r#"{{"text":"{:width$}"}}"#, choice, width = usize::from(choice) * 4);
-    moorline::core::Notification { kind, json: jsonrpc::notification("notifications/x", Some(params.as_bytes())) }
+    moorline::core::Notification {
+        kind,
+        json: jsonrpc::notification("notifications/x", Some(params.as_bytes())),
+    }
 }
 
 /// Everything a client got is one reply after the other, the last one cut at most.
