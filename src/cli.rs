@@ -12,6 +12,7 @@ use moorline::units::{ByteSize, Millis};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::num::{IntErrorKind, ParseIntError};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A command line that was understood.
@@ -113,6 +114,7 @@ const SESSIONS: &str = "Sessions and streams";
 const REPLIES: &str = "Replies";
 const REPLAY: &str = "Replay";
 const CONNECTIONS: &str = "Sizes and deadlines";
+const PROGRAM: &str = "A program behind the server";
 const OPERATION: &str = "Operation";
 
 #[derive(Args, Debug)]
@@ -234,6 +236,42 @@ struct Serve {
     #[arg(default_value_t = Millis(limits::WRITE_TIMEOUT_MS))]
     write_timeout: Millis,
 
+    /// Program that speaks MCP over standard input and output, and its arguments [default: a built-in server]
+    #[arg(last = true, value_name = "COMMAND", help_heading = PROGRAM)]
+    command: Vec<String>,
+    /// Who shares its processes
+    #[arg(long, env = "MOORLINE_STDIO_MODE", value_name = "MODE", help_heading = PROGRAM)]
+    #[arg(default_value_t = StdioMode::PerSession)]
+    stdio_mode: StdioMode,
+    /// Processes that are shared, at least one for each thread; fewer threads are started otherwise [default: one for
+    /// each thread]
+    #[arg(long, env = "MOORLINE_CHILDREN", value_name = "COUNT", help_heading = PROGRAM)]
+    #[arg(value_parser = count::<usize>)]
+    children: Option<usize>,
+    /// Processes at one time; a further session gets 503 [default: 256, or what the open-file limit allows]
+    #[arg(long, env = "MOORLINE_MAX_CHILDREN", value_name = "COUNT", help_heading = PROGRAM)]
+    #[arg(value_parser = count::<usize>)]
+    max_children: Option<usize>,
+    /// Which of this server's environment variables they get
+    #[arg(long, env = "MOORLINE_CHILD_INHERIT", value_name = "WHICH", help_heading = PROGRAM)]
+    #[arg(default_value_t = Inherit::All)]
+    child_inherit: Inherit,
+    /// Variable they get besides; may be repeated [default: none]
+    #[arg(long, env = "MOORLINE_CHILD_ENV", value_name = "NAME=VALUE", help_heading = PROGRAM)]
+    #[arg(value_delimiter = '\n', hide_env_values = true)]
+    child_env: Vec<ChildVariable>,
+    /// Directory they run in [default: this server's own]
+    #[arg(long, env = "MOORLINE_CHILD_DIR", value_name = "DIRECTORY", help_heading = PROGRAM)]
+    child_dir: Option<PathBuf>,
+    /// What they get to answer initialize
+    #[arg(long, env = "MOORLINE_CHILD_START_TIMEOUT", value_name = "DURATION", help_heading = PROGRAM)]
+    #[arg(default_value_t = Millis(limits::CHILD_START_TIMEOUT_MS))]
+    child_start_timeout: Millis,
+    /// From the end of their input to KILL; TERM is sent after a second, or half of it
+    #[arg(long, env = "MOORLINE_CHILD_GRACE", value_name = "DURATION", help_heading = PROGRAM)]
+    #[arg(default_value_t = Millis(limits::CHILD_GRACE_MS))]
+    child_grace: Millis,
+
     /// What running calls get to finish after SIGTERM or SIGINT
     #[arg(long, env = "MOORLINE_SHUTDOWN_GRACE", value_name = "DURATION", help_heading = OPERATION)]
     #[arg(default_value_t = Millis(limits::SHUTDOWN_GRACE_MS))]
@@ -253,8 +291,10 @@ struct Serve {
 
 impl Serve {
     fn config(&self, machine: &Machine) -> Config {
-        let shards = self.shards.unwrap_or_else(|| machine.shards());
-        let connections_default = || machine.connections_default(shards, self.listen.len());
+        let shards = self.shards.unwrap_or_else(|| self.shards_default(machine));
+        let children_max = self.max_children.unwrap_or_else(|| machine.children_default());
+        let children_allowed = if self.command.is_empty() { 0 } else { children_max };
+        let connections_default = || machine.connections_default(shards, self.listen.len(), children_allowed);
         Config {
             listen: self.listen.clone(),
             path: self.path.clone(),
@@ -284,10 +324,26 @@ impl Serve {
             body_timeout_ms: self.body_timeout.0,
             idle_timeout_ms: self.idle_timeout.0,
             write_timeout_ms: self.write_timeout.0,
+            command: self.command.clone(),
+            stdio_mode: self.stdio_mode,
+            children: self.children.unwrap_or(usize::from(shards).max(1)),
+            children_max,
+            child_inherit: self.child_inherit,
+            child_env: self.child_env.clone(),
+            child_dir: self.child_dir.clone(),
+            child_start_timeout_ms: self.child_start_timeout.0,
+            child_grace_ms: self.child_grace.0,
             shutdown_grace_ms: self.shutdown_grace.0,
             log_level: self.log_level,
             log_format: self.log_format,
         }
+    }
+
+    /// One for each core, but no more than there are shared children: each shard has its own.
+    fn shards_default(&self, machine: &Machine) -> u16 {
+        let is_shared = self.stdio_mode == StdioMode::Shared && !self.command.is_empty();
+        let children = self.children.filter(|_| is_shared).and_then(|children| u16::try_from(children).ok());
+        machine.shards().min(children.unwrap_or(u16::MAX)).max(1)
     }
 }
 
@@ -319,7 +375,10 @@ mod tests {
     /// The flags that set something.
     fn settings(command: &Command) -> Vec<&clap::Arg> {
         let actions = ["help", "version", "print-config"];
-        command.get_arguments().filter(|arg| !actions.contains(&arg.get_long().unwrap())).collect()
+        command
+            .get_arguments()
+            .filter(|arg| arg.get_long().is_some_and(|long| !actions.contains(&long)))
+            .collect()
     }
 
     #[test]
@@ -376,6 +435,9 @@ mod tests {
                 "a.example",
                 "http://a",
                 "1.1.1.1:1",
+                "shared",
+                "basic",
+                "NAME=value",
             ];
             let default = typed(&[]).config(&MACHINE).entries();
             let change = value.iter().find_map(|value| {
@@ -389,8 +451,8 @@ mod tests {
             if flag == "shards" {
                 assert_eq!(
                     changed,
-                    ["shards", "max-connections"],
-                    "the default of the second depends on the first"
+                    ["shards", "max-connections", "children"],
+                    "the defaults of the others depend on the first"
                 );
             } else {
                 assert_eq!(changed, [flag]);

@@ -7,7 +7,9 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
+pub use self::program::ProgramError;
 use crate::{
+    backend::stdio::{Mode, Program, StdioConfig},
     core::{
         self,
         config::CoreConfig,
@@ -18,8 +20,19 @@ use crate::{
     units::{ByteSize, Millis},
 };
 use clap::ValueEnum;
-use std::{fmt, net::SocketAddr, num::NonZero, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+    net::SocketAddr,
+    num::NonZero,
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 use thiserror::Error;
+
+mod program;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +103,26 @@ pub struct Config {
     /// Output that makes no progress.
     pub write_timeout_ms: u64,
 
+    // --- A program behind the server ---
+    /// The program and its arguments; empty: the built-in server.
+    pub command: Vec<String>,
+    /// Who shares its processes.
+    pub stdio_mode: StdioMode,
+    /// Processes in mode [`StdioMode::Shared`]: at least one for each shard.
+    pub children: usize,
+    /// Processes at one time.
+    pub children_max: usize,
+    /// Which variables of this process they get.
+    pub child_inherit: Inherit,
+    /// Variables they get besides.
+    pub child_env: Vec<ChildVariable>,
+    /// Their working directory; `None`: this process's own.
+    pub child_dir: Option<PathBuf>,
+    /// What a process gets to answer `initialize`.
+    pub child_start_timeout_ms: u64,
+    /// From the end of a process's input to KILL.
+    pub child_grace_ms: u64,
+
     // --- Operation ---
     /// What running calls get to finish after a stop signal.
     pub shutdown_grace_ms: u64,
@@ -105,7 +138,7 @@ impl Config {
         let listen = vec![default_listen()];
         let shards = machine.shards();
         Config {
-            connections_max: machine.connections_default(shards, listen.len()),
+            connections_max: machine.connections_default(shards, listen.len(), 0),
             listen,
             path: EndpointPath::default(),
             allow_hosts: Vec::new(),
@@ -133,6 +166,15 @@ impl Config {
             body_timeout_ms: limits::BODY_TIMEOUT_MS,
             idle_timeout_ms: limits::IDLE_TIMEOUT_MS,
             write_timeout_ms: limits::WRITE_TIMEOUT_MS,
+            command: Vec::new(),
+            stdio_mode: StdioMode::PerSession,
+            children: usize::from(shards),
+            children_max: machine.children_default(),
+            child_inherit: Inherit::All,
+            child_env: Vec::new(),
+            child_dir: None,
+            child_start_timeout_ms: limits::CHILD_START_TIMEOUT_MS,
+            child_grace_ms: limits::CHILD_GRACE_MS,
             shutdown_grace_ms: limits::SHUTDOWN_GRACE_MS,
             log_level: Verbosity::Info,
             log_format: LogFormat::Text,
@@ -145,8 +187,10 @@ impl Config {
     /// The first rule that is broken, in a sentence that names the flag.
     pub fn validated(self, machine: &Machine) -> Result<Self, ConfigError> {
         self.check_nothing_is_zero()?;
+        self.check_sizes()?;
         self.check_threads()?;
         self.check_relations()?;
+        self.check_children()?;
         self.check_machine(machine)?;
         Ok(self)
     }
@@ -161,6 +205,7 @@ impl Config {
             ("body-timeout", self.body_timeout_ms),
             ("idle-timeout", self.idle_timeout_ms),
             ("write-timeout", self.write_timeout_ms),
+            ("child-start-timeout", self.child_start_timeout_ms),
         ];
         let counts = [
             ("max-connections", self.connections_max),
@@ -170,10 +215,18 @@ impl Config {
             ("max-body", self.body_bytes_max),
             ("max-message", self.message_bytes_max),
             ("write-buffer", self.write_buffer_bytes_max),
+            ("children", self.children),
+            ("max-children", self.children_max),
         ];
         let zero_duration = durations.into_iter().find(|(_, ms)| *ms == 0).map(|(flag, _)| flag);
         let zero_count = counts.into_iter().find(|(_, count)| *count == 0).map(|(flag, _)| flag);
         zero_duration.or(zero_count).map_or(Ok(()), |flag| Err(ConfigError::Zero { flag }))
+    }
+
+    fn check_sizes(&self) -> Result<(), ConfigError> {
+        let sizes = [("max-message", self.message_bytes_max), ("replay-bytes", self.replay_bytes_max)];
+        let too_large = sizes.into_iter().find(|(_, bytes)| *bytes > limits::KEPT_BYTES_MAX);
+        too_large.map_or(Ok(()), |(flag, bytes)| Err(ConfigError::TooLarge { flag, given: ByteSize(bytes) }))
     }
 
     fn check_threads(&self) -> Result<(), ConfigError> {
@@ -210,16 +263,79 @@ impl Config {
         Ok(())
     }
 
+    fn check_children(&self) -> Result<(), ConfigError> {
+        if self.command.is_empty() || self.stdio_mode == StdioMode::PerSession {
+            return Ok(());
+        }
+        if self.children < usize::from(self.shards) {
+            return Err(ConfigError::Children { given: self.children, shards: self.shards });
+        }
+        if self.children_max < self.children {
+            return Err(ConfigError::ChildrenMax { given: self.children_max, children: self.children });
+        }
+        Ok(())
+    }
+
     fn check_machine(&self, machine: &Machine) -> Result<(), ConfigError> {
-        let possible = machine.connections_max(self.shards, self.listen.len());
+        let children = self.children_allowed();
+        let possible = machine.connections_max(self.shards, self.listen.len(), children);
         if self.connections_max <= possible {
             return Ok(());
         }
+        let reserved = reserved(self.shards, self.listen.len(), children);
         Err(ConfigError::OpenFiles {
             wanted: self.connections_max,
-            needed: self.connections_max.saturating_add(reserved(self.shards, self.listen.len())),
+            needed: self.connections_max.saturating_add(reserved),
             limit: machine.open_files_max,
         })
+    }
+
+    /// Processes there may be besides this one.
+    fn children_allowed(&self) -> usize {
+        if self.command.is_empty() { 0 } else { self.children_max }
+    }
+
+    /// The program to put behind the server; `None`: the built-in one. `variables` are those of this process.
+    ///
+    /// # Errors
+    /// If there is no such program, or no such directory.
+    pub fn stdio(
+        &self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Option<StdioConfig>, ProgramError> {
+        let Some((name, arguments)) = self.command.split_first() else { return Ok(None) };
+        let environment = self.child_environment(variables);
+        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+        let program = Program {
+            file: program::find(name, path, self.child_dir.as_deref())?,
+            name: name.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            environment,
+            directory: self.child_dir.clone(),
+        };
+        let mode = match self.stdio_mode {
+            StdioMode::PerSession => Mode::PerSession,
+            StdioMode::Shared => Mode::Shared { children: self.children, shards: self.shards },
+        };
+        Ok(Some(StdioConfig {
+            program,
+            mode,
+            children_max: self.children_max,
+            start_timeout: Duration::from_millis(self.child_start_timeout_ms),
+            grace: Duration::from_millis(self.child_grace_ms),
+            message_bytes_max: self.message_bytes_max,
+            ask_timeout_ms: self.request_timeout_ms,
+        }))
+    }
+
+    fn child_environment(
+        &self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Vec<(OsString, OsString)> {
+        let own = self.child_env.iter().map(|variable| (variable.name().into(), variable.value().into()));
+        let inherited = variables.into_iter().filter(|(name, _)| self.child_inherit.admits(name));
+        // Each name once; the later one holds.
+        inherited.chain(own).collect::<BTreeMap<OsString, OsString>>().into_iter().collect()
     }
 
     /// What the server is told.
@@ -236,6 +352,7 @@ impl Config {
             listen: self.listen.clone(),
             ring_entries: self.ring_entries,
             shutdown_grace: Duration::from_millis(self.shutdown_grace_ms),
+            children_max: self.children_allowed(),
             signals: Signals::Handled,
             ..ServerConfig::new(self.core(policy))
         })
@@ -308,6 +425,14 @@ impl Config {
             ("body-timeout", ms(self.body_timeout_ms)),
             ("idle-timeout", ms(self.idle_timeout_ms)),
             ("write-timeout", ms(self.write_timeout_ms)),
+            ("stdio-mode", name_of(self.stdio_mode)),
+            ("children", self.children.to_string()),
+            ("max-children", self.children_max.to_string()),
+            ("child-inherit", name_of(self.child_inherit)),
+            ("child-env", self.child_env.iter().map(ChildVariable::name).collect::<Vec<_>>().join(",")),
+            ("child-dir", self.child_dir.as_ref().map_or(".".into(), |dir| dir.display().to_string())),
+            ("child-start-timeout", ms(self.child_start_timeout_ms)),
+            ("child-grace", ms(self.child_grace_ms)),
             ("shutdown-grace", ms(self.shutdown_grace_ms)),
             ("log-level", name_of(self.log_level)),
             ("log-format", name_of(self.log_format)),
@@ -332,6 +457,14 @@ pub enum ConfigError {
     Zero {
         /// The flag's name without dashes.
         flag: &'static str,
+    },
+    /// A session could not count it.
+    #[error("--{flag} must be at most {}, not {given}", ByteSize(limits::KEPT_BYTES_MAX))]
+    TooLarge {
+        /// The flag's name without dashes.
+        flag: &'static str,
+        /// What was asked for.
+        given: ByteSize,
     },
     /// There is nowhere to listen.
     #[error("--listen is needed at least once")]
@@ -375,6 +508,24 @@ pub enum ConfigError {
         given: Millis,
         /// What it is compared with.
         request_timeout: Millis,
+    },
+    /// A shard without a child would have nobody to ask.
+    #[error(
+        "--children must be at least one for each of the {shards} shards, not {given}: lower --shards, too"
+    )]
+    Children {
+        /// What was asked for.
+        given: usize,
+        /// What it is compared with.
+        shards: u16,
+    },
+    /// Not all shared children could be started.
+    #[error("--max-children ({given}) must be at least --children ({children})")]
+    ChildrenMax {
+        /// What was asked for.
+        given: usize,
+        /// What it is compared with.
+        children: usize,
     },
     /// The host allows too few open files.
     #[error(
@@ -429,21 +580,27 @@ impl Machine {
 
     /// The connections that leave the program its own descriptors; at least 1, which [`Config::validated`]
     /// refuses if there is no room even for that.
-    pub fn connections_default(&self, shards: u16, listeners: usize) -> usize {
-        self.connections_max(shards, listeners).clamp(1, CONNECTIONS_DEFAULT_MAX)
+    pub fn connections_default(&self, shards: u16, listeners: usize, children: usize) -> usize {
+        self.connections_max(shards, listeners, children).clamp(1, CONNECTIONS_DEFAULT_MAX)
     }
 
-    fn connections_max(&self, shards: u16, listeners: usize) -> usize {
-        self.open_files_max.saturating_sub(reserved(shards, listeners))
+    /// As many children as a quarter of the open files allows, up to [`limits::CHILDREN_MAX`].
+    pub fn children_default(&self) -> usize {
+        (self.open_files_max / 4 / limits::DESCRIPTORS_PER_CHILD).clamp(1, limits::CHILDREN_MAX)
+    }
+
+    fn connections_max(&self, shards: u16, listeners: usize, children: usize) -> usize {
+        self.open_files_max.saturating_sub(reserved(shards, listeners, children))
     }
 }
 
 /// The default where nothing limits open files: a connection and a shadow for each of the default's sessions.
 const CONNECTIONS_DEFAULT_MAX: usize = 2 * limits::SESSIONS_MAX;
 
-fn reserved(shards: u16, listeners: usize) -> usize {
+fn reserved(shards: u16, listeners: usize, children: usize) -> usize {
     let per_shard = limits::DESCRIPTORS_PER_SHARD + listeners;
-    limits::DESCRIPTORS_RESERVED + usize::from(shards) * per_shard
+    let of_children = limits::DESCRIPTORS_PER_CHILD.saturating_mul(children);
+    (limits::DESCRIPTORS_RESERVED + usize::from(shards) * per_shard).saturating_add(of_children)
 }
 
 // --- Choices ------------------------------------------------------------------------------------
@@ -488,6 +645,22 @@ choices! {
         /// None
         Off,
     }
+    /// Who shares the processes of a program behind the server (`--stdio-mode`).
+    StdioMode {
+        /// Each session has its own
+        PerSession,
+        /// All sessions share a few
+        Shared,
+    }
+    /// Which variables of this process a program behind it gets (`--child-inherit`). Never those of this server.
+    Inherit {
+        /// All
+        All,
+        /// HOME, LANG, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ and USER
+        Basic,
+        /// None
+        None,
+    }
     /// On or off.
     Switch {
         /// Yes
@@ -516,6 +689,18 @@ choices! {
         Text,
         /// One JSON object per line
         Json,
+    }
+}
+
+impl Inherit {
+    fn admits(self, name: &OsStr) -> bool {
+        const BASIC: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+        let is_ours = name.as_encoded_bytes().starts_with(b"MOORLINE_");
+        match self {
+            Inherit::All => !is_ours,
+            Inherit::Basic => BASIC.iter().any(|basic| name == *basic),
+            Inherit::None => false,
+        }
     }
 }
 
@@ -582,6 +767,9 @@ macro_rules! texts {
 }
 
 texts! {
+    /// A variable for a child: `NAME=VALUE`.
+    ChildVariable, ChildVariableError,
+    "expected NAME=VALUE", child_variable;
     /// The path of the endpoint: `/` and what is allowed in a path, nothing that a client might escape in
     /// another way, no query.
     EndpointPath, PathError,
@@ -592,6 +780,23 @@ texts! {
     /// An `Origin` to accept, in lower case: `scheme://host`, `scheme://host:port`, `null`, or `*` for all.
     AllowedOrigin, OriginError,
     "expected SCHEME://HOST, SCHEME://HOST:PORT, null or * (all), without a path", allowed_origin;
+}
+
+impl ChildVariable {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.split_once('=').map_or(&*self.0, |(name, _)| name)
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &str {
+        self.0.split_once('=').map_or("", |(_, value)| value)
+    }
+}
+
+fn child_variable(text: &str) -> Option<String> {
+    let (name, _) = text.split_once('=')?;
+    (!name.is_empty() && !text.contains('\0')).then(|| text.to_owned())
 }
 
 impl Default for EndpointPath {
@@ -684,6 +889,14 @@ mod tests {
     fn rules_are_named_when_broken() {
         assert_eq!(refusal(|config| config.write_timeout_ms = 0), "--write-timeout must be more than 0");
         assert_eq!(refusal(|config| config.sessions_max = 0), "--max-sessions must be more than 0");
+        assert_eq!(
+            refusal(|config| config.message_bytes_max = 5 << 30),
+            "--max-message must be at most 1GiB, not 5GiB"
+        );
+        assert_eq!(
+            refusal(|config| config.replay_bytes_max = (1 << 30) + 1),
+            "--replay-bytes must be at most 1GiB, not 1073741825"
+        );
         assert_eq!(refusal(|config| config.listen.clear()), "--listen is needed at least once");
         assert_eq!(refusal(|config| config.shards = 0), "--shards must be from 1 to 256, not 0");
         assert_eq!(refusal(|config| config.shards = 257), "--shards must be from 1 to 256, not 257");

@@ -51,6 +51,8 @@ pub const GET_STREAMS_PER_SESSION_MAX: usize = 32;
 pub const FALLEN_THROUGH_PER_SESSION_MAX: usize = 16;
 /// Calls in flight per session; a further one is refused as a JSON-RPC error with HTTP 200.
 pub const CALLS_PER_SESSION_MAX: usize = 1024;
+/// Requests to the client a session waits for; a further one fails to the backend at once.
+pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
 pub const QUEUE_MESSAGES_MAX: usize = 256;
 /// Bytes waiting for a primary per session.
@@ -59,12 +61,17 @@ pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 pub const REPLAY_EVENTS_MAX: usize = 1024;
 /// Bytes kept for replay per session (`--replay-bytes`).
 pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
+/// What `--replay-bytes` and `--max-message` may be at most: a session counts its bytes in 32 bits, and holds one
+/// message more than its bound.
+pub const KEPT_BYTES_MAX: usize = 1 << 30;
 /// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
 pub const REPLAY_TTL_MS: u64 = 120_000;
 /// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
+pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
 
@@ -87,6 +94,8 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 60_000;
 pub const SESSION_IDLE_TIMEOUT_MS: u64 = 30 * 60_000;
 /// A call that never answers (`--request-timeout`).
 pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
+/// What a client gets to answer a request of the server, unless the handler says otherwise: a user may have to be asked.
+pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
@@ -133,15 +142,16 @@ pub const COMMENTS_PER_TURN_MIN: usize = 16;
 pub const MAIL_PER_TURN_MAX: usize = 128;
 /// Messages one shard may have waiting for another.
 pub const MAILBOX_MESSAGES_MAX: usize = 1024;
-/// Messages to every session that a shard may have begun or waiting; a further one is dropped and counted. A client
-/// that can make the backend announce something must not be able to fill the memory with it.
-pub const BROADCASTS_WAITING_MAX: usize = 1024;
 /// Slices of one vectored write.
 pub const SLICES_PER_WRITE_MAX: usize = 16;
+/// Broadcasts a shard has not handed out to all its sessions; a further one is dropped.
+pub const BROADCASTS_WAITING_MAX: usize = 1024;
 /// Submission queue entries of a shard's ring (`--ring-entries`).
 pub const RING_ENTRIES: u32 = 256;
 /// Completion queue entries of a shard's ring.
 pub const RING_COMPLETIONS: u32 = 32_768;
+/// Items on one page of a list (`tools/list` and its like), unless a server says otherwise.
+pub const PAGE_ITEMS: usize = 250;
 /// Workers without a call that a shard's host keeps for the next ones; beyond it they are freed.
 pub const IDLE_WORKERS_MAX: usize = 64;
 /// Descriptors never given to clients: listeners, rings, logs, and the one that answers a newcomer.
@@ -153,6 +163,39 @@ pub const DESCRIPTORS_PER_SHARD: usize = 8 + REFUSALS_KEPT_MAX;
 pub const REFUSALS_KEPT_MAX: usize = 16;
 /// Submission queue entries the kernel gives at most.
 pub const RING_ENTRIES_MAX: u32 = 32_768;
+
+// --- Children (`moorline serve -- COMMAND`) ------------------------------------------------------
+
+/// Children of the process at one time (`--max-children`), as far as open files allow.
+pub const CHILDREN_MAX: usize = 256;
+/// Descriptors a child needs: three pipes, one to learn of its end, and one more while it is started.
+pub const DESCRIPTORS_PER_CHILD: usize = 5;
+/// Bytes waiting to be written to a child behind the message being written; a further call fails at once.
+pub const CHILD_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes read from one child per turn.
+pub const CHILD_READ_BYTES_MAX: usize = 64 * 1024;
+/// Bytes read from all children of a shard per turn: a few milliseconds of parsing.
+pub const CHILDREN_READ_BYTES_MAX: usize = 512 * 1024;
+/// One line of a child's standard error; the rest of a longer one is left out.
+pub const CHILD_LOG_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Lines of a child that reach the log at once, and per second from then on; what is left out is counted.
+pub const CHILD_LOG_LINES_PER_S: u32 = 50;
+/// From the end of its input to TERM, or half of the grace if that is shorter.
+pub const CHILD_TERM_AFTER_MS: u64 = 1_000;
+/// From the end of its input to KILL (`--child-grace`).
+pub const CHILD_GRACE_MS: u64 = 5_000;
+/// What a child gets to answer `initialize` (`--child-start-timeout`). Package runners download first.
+pub const CHILD_START_TIMEOUT_MS: u64 = 120_000;
+/// Before a shared child is started again after its first failure; doubled with each further one.
+pub const CHILD_RESTART_MS_MIN: u64 = 100;
+/// The longest such wait. A child that ran for this long has no failures.
+pub const CHILD_RESTART_MS_MAX: u64 = 30_000;
+/// Requests of one child to clients that wait for their answers; a further one is refused to the child.
+pub const CHILD_ASKS_MAX: usize = 256;
+/// Clients of one shared child that wait for its first start; a further one gets 503.
+pub const CHILD_GREETINGS_WAITING_MAX: usize = 1024;
+/// Resources one session may be subscribed to at a shared child; a further one is refused.
+pub const CHILD_SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 
 const _: () = {
     assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a target must fit into a head");

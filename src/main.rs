@@ -4,7 +4,7 @@ mod cli;
 
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host},
+    backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
     server::Server,
 };
@@ -36,16 +36,23 @@ fn start(typed: &cli::Typed) -> Result<()> {
         return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
     }
     start_log(&config);
-    if config.refuses_everyone_else() {
-        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
-    }
     run(&config)
 }
 
 /// Serves until the process is told to stop.
 fn run(config: &Config) -> Result<()> {
+    let program = config.stdio(std::env::vars_os())?;
     let server = Server::bind(config.server()?)?;
-    server.run(|_shard| Host::new(Builtin::new()))?;
+    if config.refuses_everyone_else() {
+        tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
+    }
+    match program {
+        Some(program) => {
+            let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
+            server.run(move |shard| stdio.backend(shard))?;
+        }
+        None => server.run(|_shard| Host::new(Builtin::new()))?,
+    }
     Ok(())
 }
 

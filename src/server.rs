@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub ring_entries: u32,
     /// How long running calls may take to finish after [`ShutdownHandle::drain`].
     pub shutdown_grace: Duration,
+    /// Processes the backend may have besides this one: each needs a few descriptors.
+    pub children_max: usize,
     /// Who handles SIGTERM and SIGINT.
     pub signals: Signals,
     /// What each shard's core is told; among it the number of shards (1 to [`SHARDS_MAX`]) and the path for
@@ -60,6 +62,7 @@ impl ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ring_entries: RING_ENTRIES,
             shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
+            children_max: 0,
             signals: Signals::Left,
             core,
         }
@@ -310,7 +313,7 @@ fn switched_off() -> Option<u32> {
 
 fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
     let limit = files::raise_limit().map_err(host("the open-file limit"))?;
-    let reserved = files::reserved(config.core.shards, config.listen.len());
+    let reserved = files::reserved(config.core.shards, config.listen.len(), config.children_max);
     let needed = reserved + CONNECTIONS_MIN;
     if limit < needed {
         return Err(StartError::OpenFiles { limit, needed });

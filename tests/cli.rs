@@ -108,6 +108,9 @@ fn usage_errors_say_what_is_accepted() {
             "--keep-alive 1ms",
             "--keep-alive",
             "--path /a --path /b",
+            "serve --child-env NAME -- cat",
+            "serve --stdio-mode shared --shards 4 --children 2 -- cat",
+            "serve --stdio-mode shared --shards 2 --children 4 --max-children 3 -- cat",
         ],
     );
 }
@@ -120,6 +123,9 @@ fn a_host_that_cannot_do_it_is_told_apart_from_a_wrong_command() {
             "--shards 2 --max-connections 1000",
             "--print-config --shards 256",
             "--print-config --shards 2 --max-connections 800",
+            "--print-config --shards 2 --max-connections 700 --max-children 50 -- cat",
+            "serve -- no-such-program",
+            "serve --child-dir /no/such/directory -- cat",
         ],
     );
 }

@@ -1,34 +1,36 @@
-//! What a running handler can do: report progress, log, notify, notice its cancellation.
+//! What a running handler can do: report progress, log, notify, ask its client, close its stream early, notice its
+//! cancellation. And what can be said outside of calls: the [`Outlet`].
 //!
 //! A [`Context`] is a pair of `Rc`s; it never leaves its shard and never blocks. Everything a handler says
 //! goes into the host's `Outbox` and from there to the core in the order in which it was said, always
 //! before the handler's answer. After the answer a context is deaf and dumb: progress of a finished call is
 //! a protocol violation.
 //!
-//! A call's state takes about 130 bytes, and its progress token if it has one.
+//! A call's state takes about 170 bytes, and its progress token if it has one; its parameters stay as long as it does.
 
-use super::{host::ReadyList, notification};
-use crate::core::seam::{Call, CallKey, LogLevel, Notification, Revision, SessionKey, Tell};
+use super::{asks::Asks, client::Client, host::ReadyList, model::Meta, notification, params};
+use crate::core::seam::{Call, CallKey, ClientFeatures, LogLevel, Notification, Revision, SessionKey, Tell};
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     cell::{Cell, RefCell},
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{self, Poll, Waker},
+    time::Duration,
 };
 
 /// A handler's view of its call.
 #[derive(Clone, Debug)]
 pub struct Context {
     call: Rc<CallState>,
-    outbox: Rc<Outbox>,
+    link: Rc<Link>,
 }
 
 impl Context {
-    pub(super) fn new(call: Rc<CallState>, outbox: Rc<Outbox>) -> Self {
-        Context { call, outbox }
+    pub(super) fn new(call: Rc<CallState>, link: Rc<Link>) -> Self {
+        Context { call, link }
     }
 
     /// Sends `notifications/progress` if the client asked for it by a token; otherwise does nothing.
@@ -72,6 +74,27 @@ impl Context {
         self.say(Tell::Broadcast(notification));
     }
 
+    /// Tells every session of every shard that is subscribed to `uri` that the resource has changed.
+    pub fn resource_updated(&self, uri: &str) {
+        self.notify_all(notification::resource_updated(uri));
+    }
+
+    /// The session's client, to be asked things on behalf of this call.
+    pub fn client(&self) -> Client {
+        Client::new(&self.link, self.call.session, Some(&self.call))
+    }
+
+    /// Ends the stream of this call's reply before the answer; the client comes back for the rest after `retry`. For long
+    /// work that should not hold a connection (2025-11-25, "polling"). Does nothing where the client could not come back.
+    pub fn close_stream(&self, retry: Duration) {
+        self.say(Tell::CloseStream(self.call.key, millis(retry)));
+    }
+
+    /// Ends this session's listener streams; its client comes back after `retry`, and what is sent meanwhile waits.
+    pub fn close_listeners(&self, retry: Duration) {
+        self.say(Tell::CloseListeners(self.call.session, millis(retry)));
+    }
+
     /// Whether nobody waits for the answer any more. A handler should then return soon; what it returns is
     /// dropped.
     pub fn is_cancelled(&self) -> bool {
@@ -80,7 +103,7 @@ impl Context {
 
     /// Waits until the call is cancelled: by the client, by the end of its session, or by its deadline.
     pub fn cancelled(&self) -> Cancelled {
-        Cancelled { call: Rc::clone(&self.call) }
+        Cancelled::of(&self.call)
     }
 
     /// Runs `future` to its end, or drops it and returns `None` when the call is cancelled first.
@@ -98,6 +121,21 @@ impl Context {
         self.call.session
     }
 
+    /// The session's revision.
+    pub fn revision(&self) -> Revision {
+        self.call.revision
+    }
+
+    /// What the session's client can be asked for.
+    pub fn client_features(&self) -> ClientFeatures {
+        self.call.client
+    }
+
+    /// The `_meta` of the request; empty if it has none.
+    pub fn meta(&self) -> Meta {
+        meta_of(self.call.params.as_deref())
+    }
+
     /// The call itself.
     pub fn key(&self) -> CallKey {
         self.call.key
@@ -105,15 +143,76 @@ impl Context {
 
     fn say(&self, tell: Tell) {
         if !self.call.finished.get() {
-            self.outbox.push(tell);
+            self.link.outbox.push(tell);
         }
     }
+}
+
+/// The `_meta` of a request with these parameters.
+pub(super) fn meta_of(params: Option<&[u8]>) -> Meta {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta", default)]
+        meta: Meta,
+    }
+    let params = params.and_then(|params| params::parse::<Params>(params).ok());
+    params.map_or_else(Meta::new, |params| params.meta)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What can be said outside of calls: by a task of the service's own, on the shard it was given to.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    link: Rc<Link>,
+}
+
+impl Outlet {
+    pub(super) fn new(link: &Rc<Link>) -> Self {
+        Outlet { link: Rc::clone(link) }
+    }
+
+    /// Sends a notification to a session's listener. Nothing happens if the session is gone.
+    pub fn notify_session(&self, session: SessionKey, notification: Notification) {
+        self.link.outbox.push(Tell::Announce(session, notification));
+    }
+
+    /// Sends a notification to every session of every shard.
+    pub fn notify_all(&self, notification: Notification) {
+        self.link.outbox.push(Tell::Broadcast(notification));
+    }
+
+    /// Tells every session of every shard that is subscribed to `uri` that the resource has changed.
+    pub fn resource_updated(&self, uri: &str) {
+        self.notify_all(notification::resource_updated(uri));
+    }
+
+    /// A session's client, to be asked things on its listener stream. Outside of a call a client should be asked for
+    /// nothing but its roots, or by a ping.
+    pub fn client(&self, session: SessionKey) -> Client {
+        Client::new(&self.link, session, None)
+    }
+}
+
+/// Between the host and everything that speaks through it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) outbox: Outbox,
+    pub(super) asks: Asks,
 }
 
 /// Ready once the call is cancelled; see [`Context::cancelled`].
 #[derive(Debug)]
 pub struct Cancelled {
     call: Rc<CallState>,
+}
+
+impl Cancelled {
+    pub(super) fn of(call: &Rc<CallState>) -> Self {
+        Cancelled { call: Rc::clone(call) }
+    }
 }
 
 impl Future for Cancelled {
@@ -134,6 +233,8 @@ pub(super) struct CallState {
     key: CallKey,
     session: SessionKey,
     revision: Revision,
+    client: ClientFeatures,
+    params: Option<Bytes>,
     progress_token: Option<Bytes>,
     /// The last progress reported; anything is greater than the first.
     progress: Cell<f64>,
@@ -149,6 +250,8 @@ impl CallState {
             key: call.key,
             session: call.session,
             revision: call.revision,
+            client: call.client,
+            params: call.params.clone(),
             progress_token: call.progress_token.take(),
             progress: Cell::new(f64::NEG_INFINITY),
             cancelled: Cell::new(false),
@@ -163,6 +266,19 @@ impl CallState {
 
     pub(super) fn session(&self) -> SessionKey {
         self.session
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(super) fn client(&self) -> ClientFeatures {
+        self.client
+    }
+
+    /// Answered, or nobody waits for the answer.
+    pub(super) fn is_over(&self) -> bool {
+        self.finished.get() || self.cancelled.get()
     }
 
     pub(super) fn cancel(&self) {
@@ -219,7 +335,7 @@ impl Outbox {
     }
 
     /// A handler may have handed its context to a local task of its own: then the driver has to be told.
-    fn push(&self, tell: Tell) {
+    pub(super) fn push(&self, tell: Tell) {
         self.tells.borrow_mut().push(tell);
         if !self.attended.get() {
             self.ready.wake_driver();

@@ -17,7 +17,8 @@
 //! A pending call costs its worker (the size of the service's largest handler, and about 200 bytes) and
 //! about 100 bytes in the maps. Asking, waking, cancelling: O(1); ending a session: O(its pending calls).
 
-use super::context::{CallState, Context, Outbox};
+use super::asks::Asks;
+use super::context::{CallState, Context, Link, Outbox, Outlet};
 use super::service::{PerRevision, Reply, Request, Service, internal_error};
 use crate::core::jsonrpc::RpcError;
 use crate::core::seam::{Ask, Call, CallKey, SessionKey, Tell};
@@ -42,12 +43,13 @@ use std::{
 pub struct Host<S> {
     service: Rc<S>,
     greetings: PerRevision<Result<Reply, RpcError>>,
-    outbox: Rc<Outbox>,
+    link: Rc<Link>,
     ready: Arc<ReadyList>,
     workers: Slab<Worker>,
     idle: Vec<usize>,
     by_call: HashMap<CallKey, usize>,
     by_session: HashMap<SessionKey, Vec<usize>>,
+    stage: Stage,
     /// Woken workers of the poll under way; kept for its capacity.
     woken: Vec<usize>,
 }
@@ -60,12 +62,13 @@ impl<S: Service> Host<S> {
         Host {
             service: Rc::new(service),
             greetings: PerRevision::new(|revision| info.greeting(revision)),
-            outbox: Rc::new(Outbox::new(Arc::clone(&ready))),
+            link: Rc::new(Link { outbox: Outbox::new(Arc::clone(&ready)), asks: Asks::default() }),
             ready,
             workers: Slab::new(),
             idle: Vec::new(),
             by_call: HashMap::new(),
             by_session: HashMap::new(),
+            stage: Stage::New,
             woken: Vec::new(),
         }
     }
@@ -74,51 +77,73 @@ impl<S: Service> Host<S> {
     pub fn pending_count(&self) -> usize {
         self.by_call.len()
     }
+
+    /// Requests to clients whose answers handlers wait for.
+    #[cfg(test)]
+    pub(super) fn waiting_count(&self) -> usize {
+        self.link.asks.len()
+    }
 }
 
 impl<S: Service> Backend for Host<S> {
     /// Takes one item from the core. What a handler says at once is appended to `out`; the rest comes out of
     /// [`poll`](Self::poll), which has to follow in the same turn.
     fn ask(&mut self, ask: Ask, out: &mut Vec<Tell>) {
+        self.start_service(out);
         match ask {
-            Ask::Call(call) if call.method.as_str() == "initialize" => self.greet(&call, out),
+            Ask::Call(call) if call.method.as_str() == "initialize" => self.greet(call, out),
             Ask::Call(call) => self.start(call, out),
             Ask::Cancel(call) => self.cancel(call),
-            Ask::Notified(notified) => guard(|| self.service.notified(&notified)),
-            Ask::SessionEnded(session) => self.end_session(session),
-            // No service can send server requests yet, so no answer is ever owed to one.
-            Ask::Answered(request, _) => tracing::warn!(?request, "an answer to a request that nobody sent"),
+            Ask::Notified(notified) => self.attended(out, |service| service.notified(&notified)),
+            Ask::SessionEnded(session) => self.end_session(session, out),
+            Ask::Answered(request, answer) => self.link.asks.answered(request, answer),
+            // The core filters; a handler is not told.
+            Ask::LogLevel(..) => {}
         }
     }
 
     /// Polls every handler that was woken since the last time, once each.
     fn poll(&mut self, cx: &mut task::Context<'_>, out: &mut Vec<Tell>) {
+        self.start_service(out);
         let mut woken = mem::take(&mut self.woken);
         self.ready.take(cx.waker(), &mut woken);
         for worker in woken.drain(..) {
             self.resume(worker, out);
         }
         self.woken = woken;
-        self.outbox.drain(out);
+        self.link.outbox.drain(out);
     }
 }
 
 impl<S: Service> Host<S> {
-    fn greet(&self, call: &Call, out: &mut Vec<Tell>) {
+    /// Not when the host is made: then the shard's runtime does not run yet.
+    fn start_service(&mut self, out: &mut Vec<Tell>) {
+        if mem::replace(&mut self.stage, Stage::Started) == Stage::New {
+            let outlet = Outlet::new(&self.link);
+            self.attended(out, |service| service.started(outlet));
+        }
+    }
+
+    fn greet(&self, call: Call, out: &mut Vec<Tell>) {
         let greeting = self.greetings.of(call.revision).clone();
-        out.push(Tell::Respond(call.key, greeting.map(Reply::into_json)));
+        out.push(answer_of(call.key, greeting));
+        self.attended(out, |service| service.session_started(&request_of(call)));
+    }
+
+    /// Runs a part of the service that answers nothing, and passes on what it said.
+    fn attended(&self, out: &mut Vec<Tell>, run: impl FnOnce(&S)) {
+        self.link.outbox.attend();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&self.service))) {
+            report(&*panic);
+        }
+        self.link.outbox.drain(out);
     }
 
     /// Gives a new call to a worker and polls it once.
     fn start(&mut self, mut call: Call, out: &mut Vec<Tell>) {
         let state = Rc::new(CallState::new(&mut call));
-        let context = Context::new(Rc::clone(&state), Rc::clone(&self.outbox));
-        let request = Request {
-            method: call.method,
-            params: call.params,
-            revision: call.revision,
-            session: call.session,
-        };
+        let context = Context::new(Rc::clone(&state), Rc::clone(&self.link));
+        let request = request_of(call);
         let index = self.idle_worker();
         self.workers[index].desk.job.set(Some((request, context)));
         match self.step(index, out) {
@@ -156,9 +181,9 @@ impl<S: Service> Host<S> {
 
     /// Polls a worker once and passes on what it said.
     fn step(&mut self, index: usize, out: &mut Vec<Tell>) -> Step {
-        self.outbox.attend();
+        self.link.outbox.attend();
         let step = self.workers[index].step();
-        self.outbox.drain(out);
+        self.link.outbox.drain(out);
         step
     }
 
@@ -168,11 +193,11 @@ impl<S: Service> Host<S> {
         }
     }
 
-    fn end_session(&self, session: SessionKey) {
+    fn end_session(&self, session: SessionKey, out: &mut Vec<Tell>) {
         for &index in self.by_session.get(&session).into_iter().flatten() {
             self.workers[index].cancel();
         }
-        guard(|| self.service.session_ended(session));
+        self.attended(out, |service| service.session_ended(session));
     }
 
     // --- Bookkeeping --------------------------------------------------------------------------
@@ -226,7 +251,31 @@ impl<S> fmt::Debug for Host<S> {
 
 fn respond(state: &CallState, answer: Result<Reply, RpcError>, out: &mut Vec<Tell>) {
     state.finish();
-    out.push(Tell::Respond(state.key(), answer.map(Reply::into_json)));
+    out.push(answer_of(state.key(), answer));
+}
+
+fn answer_of(call: CallKey, answer: Result<Reply, RpcError>) -> Tell {
+    match answer {
+        Ok(reply) => reply.answer(call),
+        Err(error) => Tell::Respond(call, Err(error)),
+    }
+}
+
+fn request_of(call: Call) -> Request {
+    Request {
+        method: call.method,
+        params: call.params,
+        revision: call.revision,
+        session: call.session,
+        client: call.client,
+    }
+}
+
+/// Whether the service knows that it runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    Started,
 }
 
 // --- Workers ------------------------------------------------------------------------------------
@@ -294,13 +343,6 @@ impl Worker {
             state.cancel();
             self.waker.wake_by_ref();
         }
-    }
-}
-
-/// Runs a part of the service that answers nothing.
-fn guard(run: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        report(&*panic);
     }
 }
 

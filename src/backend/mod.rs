@@ -4,23 +4,45 @@
 //! [seam](crate::core::seam) and nothing of HTTP, streams, sessions' state or sockets: a handler cannot
 //! tell whether its words travel in a JSON reply or on an event stream.
 //!
-//! Read in this order: [`service`] (what an author implements), [`context`] (what a handler can do while it
-//! runs), [`params`] and [`notification`] (JSON in and out), [`host`] (how a shard runs handlers), and
-//! [`builtin`] (the server that comes with the program, and the example to copy).
+//! Read in this order: [`server`] (the builder most servers are made with), [`service`] (the trait for the rest),
+//! [`context`] and [`client`] (what a handler can do while it runs), [`model`], [`notification`] and [`params`] (JSON
+//! in and out), [`host`] (how a shard runs handlers), and [`builtin`] (the server that comes with the program).
+//! `docs/writing-a-server.md` tells the same from an author's side.
 #![forbid(unsafe_code)]
 
+mod asks;
 pub mod builtin;
+pub mod client;
 pub mod context;
+mod failure;
 pub mod host;
+mod info;
+pub mod model;
 pub mod notification;
 pub mod params;
+pub mod schema;
+mod serve;
+pub mod server;
 pub mod service;
+pub mod stdio;
 
 #[cfg(test)]
 mod rig;
 
+/// The page for authors; its examples have to compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-server.md")]
+mod writing_a_server {}
+
 pub use builtin::Builtin;
-pub use context::Context;
+pub use client::{AskError, Client, Elicited, Root, UrlElicitation};
+pub use context::{Context, Outlet};
+pub use failure::{Failure, URL_ELICITATION_REQUIRED};
 pub use host::Host;
+pub use info::{
+    Capabilities, EmptyCapability, Implementation, ListCapability, ResourcesCapability, ServerInfo,
+};
 pub use params::ParamsError;
-pub use service::{Capabilities, ListCapability, LoggingCapability, Reply, Request, ServerInfo, Service};
+pub use serve::{ServeError, serve};
+pub use server::{Builder, NoArguments, Prompt, Resource, Server, Template, Tool};
+pub use service::{Reply, Request, Service};

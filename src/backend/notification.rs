@@ -32,6 +32,29 @@ pub fn resources_list_changed() -> Notification {
     )
 }
 
+/// `notifications/resources/updated`: the resource, or something in it, has changed.
+pub fn resource_updated(uri: &str) -> Notification {
+    let params = UpdatedParams { uri };
+    let json = message("notifications/resources/updated", &params).expect("a string always serialises");
+    Notification { kind: NotificationKind::ResourceUpdated(uri.into()), json }
+}
+
+/// `notifications/elicitation/complete` (2025-11-25): what the user was to do in a browser is done. For the session whose
+/// client was asked.
+pub fn elicitation_complete(elicitation_id: &str) -> Notification {
+    let params = CompleteParams { elicitation_id };
+    let json = message("notifications/elicitation/complete", &params).expect("a string always serialises");
+    Notification { kind: NotificationKind::Other, json }
+}
+
+/// Any other notification. `method` starts with `notifications/`.
+///
+/// # Errors
+/// If `params` does not serialise.
+pub fn other(method: &str, params: &impl Serialize) -> Result<Notification, serde_json::Error> {
+    Ok(Notification { kind: NotificationKind::Other, json: message(method, params)? })
+}
+
 /// `notifications/message`: a log entry for the client. `data` is any JSON value.
 ///
 /// # Errors
@@ -66,15 +89,26 @@ fn fixed(kind: NotificationKind, json: &'static [u8]) -> Notification {
     Notification { kind, json: Bytes::from_static(json) }
 }
 
-fn message(method: &'static str, params: &impl Serialize) -> Result<Bytes, serde_json::Error> {
+fn message(method: &str, params: &impl Serialize) -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&Message { jsonrpc: "2.0", method, params }).map(Bytes::from)
 }
 
 #[derive(Serialize)]
 struct Message<'a, P> {
     jsonrpc: &'static str,
-    method: &'static str,
+    method: &'a str,
     params: &'a P,
+}
+
+#[derive(Serialize)]
+struct UpdatedParams<'a> {
+    uri: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CompleteParams<'a> {
+    elicitation_id: &'a str,
 }
 
 #[derive(Serialize)]
@@ -126,6 +160,20 @@ mod tests {
             let value: serde_json::Value = serde_json::from_slice(&notification.json).unwrap();
             assert_eq!(value, serde_json::json!({"jsonrpc": "2.0", "method": method}));
         }
+    }
+
+    #[test]
+    fn updates_and_completions_name_what_they_are_about() {
+        let updated = resource_updated("a:\"b\"");
+        assert_eq!(updated.kind, NotificationKind::ResourceUpdated("a:\"b\"".into()));
+        assert_eq!(
+            updated.json,
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:\"b\""}}"#
+        );
+        assert_eq!(
+            elicitation_complete("e1").json,
+            r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}"#
+        );
     }
 
     #[test]

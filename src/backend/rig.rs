@@ -39,12 +39,15 @@ impl Wake for Wakes {
 pub(super) struct Rig<S> {
     pub(super) host: Host<S>,
     pub(super) told: Vec<Tell>,
+    /// What clients can be asked for, unless a call says otherwise.
+    pub(super) client: ClientFeatures,
     wakes: Arc<Wakes>,
 }
 
 impl<S: Service> Rig<S> {
     pub(super) fn new(service: S) -> Self {
-        let mut rig = Rig { host: Host::new(service), told: Vec::new(), wakes: Arc::default() };
+        let client = ClientFeatures::default();
+        let mut rig = Rig { host: Host::new(service), told: Vec::new(), client, wakes: Arc::default() };
         rig.poll();
         rig
     }
@@ -59,6 +62,18 @@ impl<S: Service> Rig<S> {
     }
 
     pub(super) fn call_at(&mut self, revision: Revision, slot: u32, name: &str, params: Option<&str>) {
+        self.call_of(self.client, revision, slot, name, params);
+    }
+
+    /// A call of a client that can be asked for all that.
+    pub(super) fn call_of(
+        &mut self,
+        client: ClientFeatures,
+        revision: Revision,
+        slot: u32,
+        name: &str,
+        params: Option<&str>,
+    ) {
         self.ask(Ask::Call(Call {
             key: call(slot),
             session: session(0),
@@ -66,6 +81,7 @@ impl<S: Service> Rig<S> {
             params: params.map(|params| params.to_owned().into()),
             progress_token: Some(r#""t""#.into()),
             revision,
+            client,
         }));
     }
 

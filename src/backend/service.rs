@@ -1,10 +1,12 @@
 //! The `Service` trait: what an MCP server written in Rust implements.
 //!
-//! Owns the vocabulary between a service and its host: requests, replies, what `initialize` says. It must
-//! never mention a transport.
+//! Owns the vocabulary between a service and its host: requests and replies. It must never mention a transport.
+//!
+//! Most servers are made with [`Server::builder`](super::Server::builder) and never implement this; it is for those
+//! whose tools, resources or prompts are not known when they start, or whose methods are their own.
 //!
 //! ```
-//! use moorline::backend::{Capabilities, Context, Reply, Request, ServerInfo, Service, service};
+//! use moorline::backend::{Context, Reply, Request, ServerInfo, Service, service};
 //! use moorline::core::jsonrpc::RpcError;
 //!
 //! struct Clock;
@@ -23,19 +25,25 @@
 //! }
 //! ```
 
-use super::{context::Context, params, params::ParamsError};
+use super::{
+    context::{Context, Outlet, meta_of},
+    info::ServerInfo,
+    model::{Meta, Revised},
+    params,
+    params::ParamsError,
+};
 use crate::core::jsonrpc::RpcError;
-use crate::core::seam::{Method, Notified, Revision, SessionKey};
+use crate::core::seam::{CallKey, ClientFeatures, Method, Notified, Revision, SessionKey, Tell};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 /// An MCP server. Every shard has an instance of its own, which never leaves its thread: no `Send`, no
 /// locks, `Cell` and `RefCell` suffice.
 ///
 /// A handler that blocks its thread delays every connection of its shard.
 pub trait Service: 'static {
-    /// What `initialize` says about this server. Asked once, when the shard starts.
+    /// What `initialize` says about this server. Asked once, before anything else.
     fn info(&self) -> ServerInfo;
 
     /// Answers a request of a client. `initialize`, `ping` and `logging/setLevel` never arrive here.
@@ -49,6 +57,13 @@ pub trait Service: 'static {
     /// -32602 ([`invalid_params`]) for parameters that do not fit. Failures inside a tool are results with
     /// `isError`, not errors.
     fn call(&self, request: Request, context: Context) -> impl Future<Output = Result<Reply, RpcError>>;
+
+    /// The shard runs: from now on the service may speak on its own, from tasks on this thread
+    /// (`tokio::task::spawn_local`). Called once, before anything else.
+    fn started(&self, _outlet: Outlet) {}
+
+    /// A session begins. `initialize` is the client's request; its parameters say who the client is.
+    fn session_started(&self, _initialize: &Request) {}
 
     /// A client's notification, such as `notifications/roots/list_changed`.
     fn notified(&self, _notified: &Notified) {}
@@ -68,6 +83,8 @@ pub struct Request {
     pub revision: Revision,
     /// The session the request belongs to.
     pub session: SessionKey,
+    /// What the session's client can be asked for.
+    pub client: ClientFeatures,
 }
 
 impl Request {
@@ -78,11 +95,23 @@ impl Request {
     pub fn params<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ParamsError> {
         params::parse(self.params.as_deref().unwrap_or(b"{}"))
     }
+
+    /// `_meta`; empty if there is none.
+    pub fn meta(&self) -> Meta {
+        meta_of(self.params.as_deref())
+    }
 }
 
 /// The result of a request: one JSON value on one line, serialised once. Cloning shares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply(Bytes);
+pub struct Reply(Said);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Json(Bytes),
+    Subscribed(Arc<str>),
+    Unsubscribed(Arc<str>),
+}
 
 impl Reply {
     /// The JSON of `result`.
@@ -90,120 +119,59 @@ impl Reply {
     /// # Errors
     /// -32603 if it does not serialise, which is a fault of the service and logged as one.
     pub fn of(result: &impl Serialize) -> Result<Self, RpcError> {
-        serde_json::to_vec(result).map(|json| Reply(json.into())).map_err(|error| {
+        serde_json::to_vec(result).map(|json| Reply(Said::Json(json.into()))).map_err(|error| {
             tracing::error!(%error, "a result does not serialise");
             internal_error()
         })
     }
 
+    /// The JSON of `result`, without what `revision` does not know.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn revised(mut result: impl Serialize + Revised, revision: Revision) -> Result<Self, RpcError> {
+        // The newest knows everything.
+        if revision < Revision::NEWEST {
+            result.revise(revision);
+        }
+        Reply::of(&result)
+    }
+
     /// `{}`
     pub fn empty() -> Self {
-        Reply(Bytes::from_static(b"{}"))
+        Reply(Said::Json(Bytes::from_static(EMPTY)))
+    }
+
+    /// `{}` to `resources/subscribe`: from now on the session hears of updates of `uri`
+    /// ([`Context::resource_updated`]). If it has too many subscriptions the client gets an error instead.
+    pub fn subscribed(uri: impl Into<Arc<str>>) -> Self {
+        Reply(Said::Subscribed(uri.into()))
+    }
+
+    /// `{}` to `resources/unsubscribe`: from now on it does not.
+    pub fn unsubscribed(uri: impl Into<Arc<str>>) -> Self {
+        Reply(Said::Unsubscribed(uri.into()))
     }
 
     /// The JSON.
     pub fn json(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub(super) fn into_json(self) -> Bytes {
-        self.0
-    }
-}
-
-// --- initialize ---------------------------------------------------------------------------------
-
-/// What a server says about itself in `initialize`.
-#[derive(Clone, Debug)]
-pub struct ServerInfo {
-    /// `serverInfo.name`, for programs.
-    pub name: Cow<'static, str>,
-    /// `serverInfo.version`
-    pub version: Cow<'static, str>,
-    /// `serverInfo.title`, for people; sent from 2025-06-18 on, which introduced it.
-    pub title: Option<Cow<'static, str>>,
-    /// How a model should use this server.
-    pub instructions: Option<Cow<'static, str>>,
-    /// What the server offers; advertise only what [`Service::call`] answers.
-    pub capabilities: Capabilities,
-}
-
-impl ServerInfo {
-    /// A server of that name that offers nothing yet.
-    pub fn new(name: impl Into<Cow<'static, str>>, version: impl Into<Cow<'static, str>>) -> Self {
-        ServerInfo {
-            name: name.into(),
-            version: version.into(),
-            title: None,
-            instructions: None,
-            capabilities: Capabilities::default(),
+        match &self.0 {
+            Said::Json(json) => json,
+            Said::Subscribed(_) | Said::Unsubscribed(_) => EMPTY,
         }
     }
 
-    /// The result of `initialize` for a session of that revision.
-    ///
-    /// # Errors
-    /// Never in practice: it is made of strings.
-    pub(super) fn greeting(&self, revision: Revision) -> Result<Reply, RpcError> {
-        Reply::of(&Greeting {
-            protocol_version: revision.date(),
-            capabilities: &self.capabilities,
-            server_info: Implementation {
-                name: &self.name,
-                title: self.title.as_deref().filter(|_| revision >= Revision::V2025_06_18),
-                version: &self.version,
-            },
-            instructions: self.instructions.as_deref(),
-        })
+    /// What the core is told.
+    pub(super) fn answer(self, call: CallKey) -> Tell {
+        match self.0 {
+            Said::Json(json) => Tell::Respond(call, Ok(json)),
+            Said::Subscribed(uri) => Tell::Subscribe(call, uri),
+            Said::Unsubscribed(uri) => Tell::Unsubscribe(call, uri),
+        }
     }
 }
 
-/// The features a server advertises; `None` is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Capabilities {
-    /// The server sends `notifications/message`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub logging: Option<LoggingCapability>,
-    /// `prompts/*`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<ListCapability>,
-    /// `resources/*`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<ListCapability>,
-    /// `tools/*`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<ListCapability>,
-}
-
-/// The `logging` capability: `{}`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LoggingCapability {}
-
-/// A list a server offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ListCapability {
-    /// The server sends `notifications/…/list_changed` for it.
-    pub list_changed: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Greeting<'a> {
-    protocol_version: &'a str,
-    capabilities: &'a Capabilities,
-    server_info: Implementation<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instructions: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Implementation<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    version: &'a str,
-}
+const EMPTY: &[u8] = b"{}";
 
 // --- Errors -------------------------------------------------------------------------------------
 
@@ -215,6 +183,12 @@ pub fn method_not_found(request: &Request) -> RpcError {
 /// -32602: the parameters do not fit, for the reason given.
 pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
     error(-32602, format!("Invalid params: {reason}"))
+}
+
+/// The error for a resource that does not exist; -32002 is the code of the sessions' revisions for this.
+pub fn resource_not_found(uri: &str) -> RpcError {
+    let data = serde_json::json!({ "uri": excerpt(uri) });
+    RpcError { data: Some(data.to_string().into()), ..error(-32002, "Resource not found") }
 }
 
 /// -32603: a fault of the server. It says no more than that; the log does.
@@ -255,46 +229,6 @@ impl<T> PerRevision<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use serde_json::{Value, json};
-
-    fn greeting(info: &ServerInfo, revision: Revision) -> Value {
-        serde_json::from_slice(info.greeting(revision).unwrap().json()).unwrap()
-    }
-
-    #[test]
-    fn a_bare_server_says_the_least() {
-        let said = greeting(&ServerInfo::new("bare", "1"), Revision::V2025_03_26);
-        assert_eq!(
-            said,
-            json!({"protocolVersion": "2025-03-26", "capabilities": {},
-                   "serverInfo": {"name": "bare", "version": "1"}})
-        );
-    }
-
-    #[test]
-    fn a_title_is_for_revisions_that_have_one() {
-        let mut info = ServerInfo::new("n", "1");
-        info.title = Some("Name".into());
-        info.instructions = Some("Ask.".into());
-        for revision in Revision::ALL {
-            let said = greeting(&info, revision);
-            assert_eq!(said["serverInfo"].get("title").is_some(), revision >= Revision::V2025_06_18);
-            assert_eq!(said["instructions"], "Ask.");
-        }
-    }
-
-    #[test]
-    fn capabilities_are_spelled_as_the_specification_does() {
-        let all = Capabilities {
-            logging: Some(LoggingCapability {}),
-            prompts: Some(ListCapability { list_changed: true }),
-            resources: None,
-            tools: Some(ListCapability::default()),
-        };
-        let expected =
-            json!({"logging": {}, "prompts": {"listChanged": true}, "tools": {"listChanged": false}});
-        assert_eq!(serde_json::to_value(all).unwrap(), expected);
-    }
 
     #[test]
     fn a_reply_that_does_not_serialise_is_an_internal_error() {

@@ -1,13 +1,13 @@
 //! Requests of the server to a client: sent on the stream of the call that made them, or to the listener.
 //!
-//! Owns what the session waits for: number, deadline, and the message itself while it may not be sent yet. Exists only
-//! while something is waited for. A request is answered to the backend exactly once, whatever happens: by the client, by
+//! Owns what the session waits for: number, deadline, and the message itself while it may not be sent yet. Bounded; exists
+//! only while something is waited for. A request is answered to the backend exactly once, whatever happens: by the client, by
 //! its deadline, by the end of the session, or at once if it cannot be sent. Where it travels, and that it is sent
 //! again if its stream dies first, is the business of streams and queue.
 
 use super::{
-    jsonrpc::{self, RpcError},
-    queue::{Class, Message, Queued},
+    jsonrpc::{self, ClientCapabilities, RpcError},
+    queue::{Class, Message},
     refusals::SERVER_ERROR,
     seam::*,
     session::Phase,
@@ -16,6 +16,7 @@ use super::{
     table::{CallSlot, SessionSlot},
     wheel::TimerId,
 };
+use crate::limits;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::rc::Rc;
@@ -37,30 +38,26 @@ struct Waiting {
 }
 
 /// What a client declared it can be asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Capabilities(u8);
-
-impl Capabilities {
-    pub(super) fn of(declared: &jsonrpc::ClientCapabilities<'_>) -> Self {
-        let bit = |declared: bool, method: ServerMethod| if declared { mask(method) } else { 0 };
-        Capabilities(
-            bit(declared.sampling, ServerMethod::CreateMessage)
-                | bit(declared.elicitation, ServerMethod::Elicit)
-                | bit(declared.roots, ServerMethod::ListRoots),
-        )
-    }
-
-    fn allow(self, method: ServerMethod) -> bool {
-        method == ServerMethod::Ping || self.0 & mask(method) != 0
-    }
+pub(super) fn features(declared: &ClientCapabilities<'_>) -> ClientFeatures {
+    [
+        (declared.sampling, ClientFeatures::SAMPLING),
+        (declared.sampling_tools, ClientFeatures::SAMPLING_TOOLS),
+        (declared.sampling_context, ClientFeatures::SAMPLING_CONTEXT),
+        (declared.forms, ClientFeatures::FORMS),
+        (declared.urls, ClientFeatures::URLS),
+        (declared.roots, ClientFeatures::ROOTS),
+    ]
+    .into_iter()
+    .filter(|(is_declared, _)| *is_declared)
+    .fold(ClientFeatures::default(), |features, (_, feature)| features.with(feature))
 }
 
-fn mask(method: ServerMethod) -> u8 {
+fn allow(client: ClientFeatures, method: ServerMethod) -> bool {
     match method {
-        ServerMethod::Ping => 0,
-        ServerMethod::CreateMessage => 1,
-        ServerMethod::Elicit => 2,
-        ServerMethod::ListRoots => 4,
+        ServerMethod::Ping => true,
+        ServerMethod::CreateMessage => client.has(ClientFeatures::SAMPLING),
+        ServerMethod::Elicit => client.has_any(ClientFeatures::FORMS.with(ClientFeatures::URLS)),
+        ServerMethod::ListRoots => client.has(ClientFeatures::ROOTS),
     }
 }
 
@@ -68,21 +65,24 @@ impl Shard {
     /// The backend asks a client something.
     pub(super) fn ask_client(&mut self, session: SessionSlot, request: ServerRequest, now: Now) {
         let owner = &self.sessions[session];
-        if !owner.capabilities.allow(request.method) {
+        if !allow(owner.client, request.method) {
             return self.ask_failed(request.id, lacks_capability(request.method));
+        }
+        if owner.asks.as_ref().is_some_and(|asks| asks.waiting.len() >= limits::ASKS_PER_SESSION_MAX) {
+            return self.ask_failed(request.id, no_room());
         }
         self.counters.asks += 1;
         let number = itoa::Buffer::new().format(request.id.0).to_owned();
         let json = jsonrpc::request(number.as_bytes(), request.method.name(), request.params.as_deref());
-        let message = Message { class: Class::Request, payload: Rc::new(sse::payload(&json)) };
+        let message = Message { class: Class::Request(request.id), payload: Rc::new(sse::payload(&json)) };
         let early = owner.phase < Phase::Initialized && request.method != ServerMethod::Ping;
         let held = early.then(|| message.clone());
-        let deadline_ms = now.ms + request.timeout_ms;
+        let deadline_ms = now.ms.saturating_add(request.timeout_ms);
         let asks = self.sessions[session].asks.get_or_insert_default();
         asks.waiting.push(Waiting { id: request.id, call: request.call, deadline_ms, held });
         self.arm_asks(session, deadline_ms);
         if !early {
-            self.send_ask(session, request.id, request.call, message, now);
+            self.send_ask(session, request.call, message, now);
         }
     }
 
@@ -90,25 +90,22 @@ impl Shard {
     pub(super) fn release_asks(&mut self, session: SessionSlot, now: Now) {
         let Some(asks) = &mut self.sessions[session].asks else { return };
         let held: Vec<_> =
-            asks.waiting.iter_mut().filter_map(|ask| Some((ask.id, ask.call, ask.held.take()?))).collect();
-        for (id, call, message) in held {
-            self.send_ask(session, id, call, message, now);
+            asks.waiting.iter_mut().filter_map(|ask| Some((ask.call, ask.held.take()?))).collect();
+        for (call, message) in held {
+            self.send_ask(session, call, message, now);
         }
     }
 
-    fn send_ask(
-        &mut self,
-        session: SessionSlot,
-        id: ServerRequestId,
-        call: Option<CallKey>,
-        message: Message,
-        now: Now,
-    ) {
+    fn send_ask(&mut self, session: SessionSlot, call: Option<CallKey>, message: Message, now: Now) {
         let call = call.and_then(|key| self.find_call(key));
-        if let Some(message) = self.write_to_call(call, message, now)
-            && self.announce(session, message, now) == Queued::Refused
-        {
-            self.take_ask(session, id);
+        if let Some(message) = self.write_to_call(call, message, now) {
+            self.announce(session, message, now);
+        }
+    }
+
+    /// There was no room for a request that did not reach the client: nobody will answer it.
+    pub(super) fn ask_dropped(&mut self, session: SessionSlot, id: ServerRequestId) {
+        if self.take_ask(session, id) {
             self.ask_failed(id, no_room());
         }
     }
@@ -195,7 +192,7 @@ impl Shard {
         found
     }
 
-    fn ask_failed(&mut self, id: ServerRequestId, error: RpcError) {
+    pub(super) fn ask_failed(&mut self, id: ServerRequestId, error: RpcError) {
         self.counters.asks_failed += 1;
         self.ask(Ask::Answered(id, Err(error)));
     }
@@ -218,11 +215,12 @@ fn lacks_capability(method: ServerMethod) -> RpcError {
 }
 
 fn no_room() -> RpcError {
-    failure("too many messages wait for this client".into())
+    failure("too much waits for this client already".into())
 }
 
+/// A code of its own, so that a backend can tell it from a refusal.
 fn timed_out() -> RpcError {
-    failure("the client did not answer in time".into())
+    RpcError { code: ASK_TIMED_OUT, ..failure("the client did not answer in time".into()) }
 }
 
 pub(super) fn session_ended() -> RpcError {

@@ -9,7 +9,7 @@
 //! status is decided before any byte of its reply is queued.
 
 use super::{
-    asks::Capabilities,
+    asks,
     config::{Priming, ResponseMode},
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
@@ -22,6 +22,7 @@ use super::{
     shard::{Deadline, Shard},
     sse,
     stream::{EndOfStream, Role, Via},
+    subscriptions::Full,
     table::{CallSlot, ConnSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
@@ -29,7 +30,7 @@ use crate::{core::conn::State, limits};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 /// A POST with calls in flight.
 #[derive(Debug)]
@@ -82,6 +83,8 @@ impl Generational for CallEntry {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Answered(Result<Bytes, RpcError>),
+    /// The backend has no room for another session.
+    Refused,
     TimedOut,
     Cancelled,
     SessionEnded,
@@ -217,7 +220,7 @@ impl Shard {
         }
         let revision = Revision::from_date(&wanted.protocol_version).unwrap_or(Revision::NEWEST);
         let session = self
-            .begin_session(revision, Capabilities::of(&wanted.capabilities), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -239,19 +242,17 @@ impl Shard {
         params: Option<&RawValue>,
         now: Now,
     ) {
-        match &*method {
-            "notifications/initialized" => {
-                self.sessions[session].phase = Phase::Initialized;
-                self.release_asks(session, now);
-            }
-            "notifications/cancelled" => self.cancel(session, params, now),
-            _ => {
-                let session = self.session_key(session);
-                let method = method_of(body, method);
-                let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
-                self.ask(Ask::Notified(Notified { session, method, params }));
-            }
+        if method == "notifications/cancelled" {
+            return self.cancel(session, params, now);
         }
+        if method == "notifications/initialized" {
+            self.sessions[session].phase = Phase::Initialized;
+            self.release_asks(session, now);
+        }
+        let session = self.session_key(session);
+        let method = method_of(body, method);
+        let params = params.map(|params| body.slice_ref(params.get().as_bytes()));
+        self.ask(Ask::Notified(Notified { session, method, params }));
     }
 
     /// An answer to the server. A late or unknown one is taken and forgotten.
@@ -410,6 +411,7 @@ impl Shard {
                     params: incoming.params,
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
+                    client: self.sessions[session].client,
                 };
                 self.ask(Ask::Call(call));
             }
@@ -473,7 +475,25 @@ impl Shard {
                 )
             })?;
         self.sessions[session].log_level = level;
+        let session = self.session_key(session);
+        self.ask(Ask::LogLevel(session, level));
         Ok(Bytes::from_static(b"{}"))
+    }
+
+    /// Answers a call that subscribes to a resource.
+    pub(super) fn subscribe_call(&mut self, call: CallSlot, uri: Arc<str>, now: Now) {
+        let answer = match self.subscriptions.add(self.session_of_call(call), uri) {
+            Ok(()) => Ok(Bytes::from_static(b"{}")),
+            Err(Full) => {
+                self.counters.subscriptions_refused += 1;
+                Err(too_many_subscriptions())
+            }
+        };
+        self.finish_call(call, Outcome::Answered(answer), now);
+    }
+
+    pub(super) fn session_of_call(&self, call: CallSlot) -> SessionSlot {
+        self.calls[call].session
     }
 
     /// A call is over: its response, if it gets one, goes where its POST is answered.
@@ -482,13 +502,15 @@ impl Shard {
         let entry = self.remove_call(call);
         let (session, post) = (entry.session, entry.post);
         self.sessions[session].active_ms = now.ms;
-        let in_vain =
-            self.posts[post].kind == PostKind::Initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
+        let is_initialize = self.posts[post].kind == PostKind::Initialize;
+        let outcome = if is_initialize { self.agree_on_revision(session, outcome) } else { outcome };
+        let in_vain = is_initialize && !matches!(outcome, Outcome::Answered(Ok(_)));
         if in_vain {
             self.sessions[session].phase = Phase::Rejected;
         }
         match outcome {
             Outcome::Answered(answer) => self.respond(post, &entry.id, answer, now),
+            Outcome::Refused => self.refuse_call(post, &entry.id, now),
             Outcome::TimedOut => {
                 self.counters.calls_timed_out += 1;
                 self.ask(Ask::Cancel(key));
@@ -505,6 +527,30 @@ impl Shard {
         self.call_left(post, now);
         if in_vain {
             self.end_session(session, SessionEnd::InitializeFailed, now);
+        }
+    }
+
+    /// The session is of the revision that its backend answers with.
+    fn agree_on_revision(&mut self, session: SessionSlot, outcome: Outcome) -> Outcome {
+        let Outcome::Answered(Ok(result)) = &outcome else { return outcome };
+        match jsonrpc::revision_of(result) {
+            Some(revision) => {
+                self.sessions[session].revision = revision;
+                outcome
+            }
+            None => Outcome::Answered(Err(unknown_revision())),
+        }
+    }
+
+    /// The backend has no room: 503, as long as the form of the reply is open.
+    fn refuse_call(&mut self, post: PostSlot, id: &[u8], now: Now) {
+        let is_initialize = self.posts[post].kind == PostKind::Initialize;
+        match is_initialize.then(|| self.take_undecided(post)).flatten() {
+            Some((conn, facts)) => {
+                self.counters.sessions_refused += 1;
+                self.refuse(conn, &facts, &Refusal::too_many_sessions(), now);
+            }
+            None => self.respond(post, id, Err(backend_full()), now),
         }
     }
 
@@ -557,6 +603,19 @@ fn too_many_calls() -> RpcError {
         message: "this session has too many requests in flight".into(),
         data: None,
     }
+}
+
+fn too_many_subscriptions() -> RpcError {
+    RpcError { code: SERVER_ERROR, message: "this session has too many subscriptions".into(), data: None }
+}
+
+fn backend_full() -> RpcError {
+    RpcError { code: SERVER_ERROR, message: "there is no room for this at present".into(), data: None }
+}
+
+fn unknown_revision() -> RpcError {
+    let message = "the server behind this one speaks no revision of the protocol that is known here";
+    RpcError { message: message.into(), ..RpcError::internal_error() }
 }
 
 fn request_timed_out() -> RpcError {

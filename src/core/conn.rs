@@ -1,7 +1,7 @@
 //! Connections: input that waits, output that waits, one deadline, and how it all ends.
 //!
 //! Owns a connection's entry: what state its current exchange is in, the bytes of an unfinished or pipelined request,
-//! and its output queue; both buffers exist only while they hold something. About 80 bytes while idle. Knows
+//! and its output queue; both buffers exist only while they hold something. 88 bytes while idle. Knows
 //! framing only through the parser and streams only by slot.
 //!
 //! Invariants: a connection has one timer at most, whose meaning follows from the state when it fires, so none can be

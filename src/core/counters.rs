@@ -41,6 +41,10 @@ counters! {
     sessions_idle_expired
     /// Sessions ended by DELETE.
     sessions_deleted
+    /// Sessions ended because what stood behind them is gone.
+    sessions_abandoned
+    /// Sessions ended because the server stopped.
+    sessions_stopped
     /// Requests that named no session of this server.
     sessions_unknown
     /// Calls given to the backend.
@@ -57,6 +61,8 @@ counters! {
     replies_lost
     /// Of those, the ones given to a plain GET.
     replies_recovered
+    /// Subscriptions refused because the session had too many.
+    subscriptions_refused
     /// Requests sent to clients.
     asks
     /// Requests to clients that failed: time-out, missing capability, full queue, end of session.
@@ -91,7 +97,7 @@ counters! {
     messages_merged
     /// Messages dropped because a queue was full.
     messages_dropped
-    /// Messages to every session dropped because too many were on their way.
+    /// Broadcasts dropped because too many waited to be handed out.
     broadcasts_dropped
     /// Log messages below their session's level.
     messages_filtered

@@ -13,6 +13,9 @@ impl Shard {
     /// Panics if the shard's entries contradict each other. Linear in everything the shard holds.
     pub fn check_invariants(&self) {
         self.wheel.check_invariants();
+        self.subscriptions.check_invariants();
+        let alive = |index| self.sessions.at(index).is_some();
+        assert!(self.subscriptions.sessions().all(alive), "a subscription ends with its session");
         for (session, _) in self.sessions.iter() {
             self.check_session(session);
         }
@@ -88,6 +91,8 @@ impl Shard {
             "a log exists while it holds something"
         );
         assert!(entry.log.is_none() || entry.timer.is_some(), "a log's events leave in time");
+        let deliveries = entry.log.iter().flat_map(|log| log.iter()).map(|event| event.delivery);
+        assert!(deliveries.is_sorted(), "events are written and acknowledged in order");
         let mut last = 0;
         for event in entry.log.iter().flat_map(|log| log.iter()) {
             assert!(event.sequence > last, "events are in order and each is there once");

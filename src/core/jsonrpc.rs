@@ -9,6 +9,7 @@
 //! the list of a batch nothing is allocated for a well-formed message whose method is spelled without
 //! escapes. Members of the envelope may occur once: what two parsers could read differently is refused.
 
+use super::seam::Revision;
 use crate::limits;
 use bytes::{BufMut, Bytes};
 use serde::{
@@ -397,8 +398,14 @@ pub struct InitializeParams<'a> {
 pub struct ClientCapabilities<'a> {
     /// `sampling/createMessage` may be sent.
     pub sampling: bool,
-    /// `elicitation/create` may be sent.
-    pub elicitation: bool,
+    /// Sampling may use tools.
+    pub sampling_tools: bool,
+    /// Sampling may include the context of servers.
+    pub sampling_context: bool,
+    /// `elicitation/create` may be sent with a form; also declared by an `elicitation` without any mode.
+    pub forms: bool,
+    /// `elicitation/create` may be sent with a URL.
+    pub urls: bool,
     /// `roots/list` may be sent.
     pub roots: bool,
     /// The whole object, for a backend that wants more.
@@ -453,15 +460,52 @@ impl<'a> ClientCapabilities<'a> {
             #[serde(borrow)]
             roots: Option<&'a RawValue>,
         }
+        #[derive(Deserialize, Default)]
+        struct Sampling<'a> {
+            #[serde(borrow)]
+            tools: Option<&'a RawValue>,
+            #[serde(borrow)]
+            context: Option<&'a RawValue>,
+        }
+        #[derive(Deserialize, Default)]
+        struct Elicitation<'a> {
+            #[serde(borrow)]
+            form: Option<&'a RawValue>,
+            #[serde(borrow)]
+            url: Option<&'a RawValue>,
+        }
         let wire: Wire<'_> = parse_object(raw)?;
         let is_declared = |capability: Option<&RawValue>| capability.is_some_and(is_object);
+        let sampling: Sampling<'_> = sub_capabilities(wire.sampling);
+        let elicitation: Elicitation<'_> = sub_capabilities(wire.elicitation);
+        let urls = is_declared(elicitation.url);
         Ok(ClientCapabilities {
             sampling: is_declared(wire.sampling),
-            elicitation: is_declared(wire.elicitation),
+            sampling_tools: is_declared(sampling.tools),
+            sampling_context: is_declared(sampling.context),
+            forms: is_declared(elicitation.form) || is_declared(wire.elicitation) && !urls,
+            urls,
             roots: is_declared(wire.roots),
             raw,
         })
     }
+}
+
+/// What a capability says in detail; what cannot be read says nothing.
+fn sub_capabilities<'a, T: Deserialize<'a> + Default>(capability: Option<&'a RawValue>) -> T {
+    capability.and_then(|capability| parse_object(capability).ok()).unwrap_or_default()
+}
+
+/// The revision that the result of an `initialize` names. `None` if it names none, or none that has sessions.
+pub fn revision_of(result: &[u8]) -> Option<Revision> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        #[serde(borrow)]
+        protocol_version: Cow<'a, str>,
+    }
+    let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
+    Revision::from_date(&wire.protocol_version)
 }
 
 fn unusable(what: &str, reason: &str) -> RpcError {
@@ -915,14 +959,35 @@ mod tests {
     }
 
     #[test]
+    fn an_elicitation_without_a_mode_means_forms() {
+        let declared = |capabilities: Value| {
+            let raw = serde_json::value::to_raw_value(&capabilities).unwrap();
+            let declared = ClientCapabilities::parse(&raw).unwrap();
+            [declared.forms, declared.urls, declared.sampling_tools, declared.sampling_context]
+        };
+        for (capabilities, expected) in [
+            (json!({}), [false; 4]),
+            (json!({"elicitation": {}}), [true, false, false, false]),
+            (json!({"elicitation": {"form": {}}}), [true, false, false, false]),
+            (json!({"elicitation": {"url": {}}}), [false, true, false, false]),
+            (json!({"elicitation": {"url": {}, "form": {}}}), [true, true, false, false]),
+            (json!({"elicitation": true}), [false; 4]),
+            (json!({"sampling": {"tools": {}}}), [false, false, true, false]),
+            (json!({"sampling": {"context": {}, "tools": null}}), [false, false, false, true]),
+        ] {
+            assert_eq!(declared(capabilities.clone()), expected, "{capabilities}");
+        }
+    }
+
+    #[test]
     fn initialize_names_what_is_missing() {
         let parse = |params: Value| {
             let raw = serde_json::value::to_raw_value(&params).unwrap();
             InitializeParams::parse(Some(&raw)).map_err(|error| (error.code, error.message.into_owned())).map(
                 |params| {
-                    let ClientCapabilities { sampling, elicitation, roots, .. } = params.capabilities;
+                    let ClientCapabilities { sampling, forms, roots, .. } = params.capabilities;
                     let texts = [params.protocol_version, params.client_name, params.client_version];
-                    (texts.map(Cow::into_owned).join(" "), [sampling, elicitation, roots])
+                    (texts.map(Cow::into_owned).join(" "), [sampling, forms, roots])
                 },
             )
         };

@@ -17,7 +17,7 @@ use super::{
     seam::*,
     shard::Shard,
     sse,
-    stream::{Attachment, EndOfStream, Probe, ResponseKept, Role, Trust, Via},
+    stream::{Attachment, EndOfStream, Probe, ResponseKept, Role, Stream, Trust, Via},
     table::{ConnSlot, SessionSlot, StreamSlot},
 };
 use crate::limits;
@@ -30,7 +30,7 @@ enum Wanted {
     /// Go on with this listener stream after the cursor.
     Listener(EventId),
     /// Go on with this request stream after the cursor.
-    Request(EventId, StreamSlot),
+    Request(EventId),
     /// The cursor's request stream has nothing left to say.
     FallenThrough(EventId),
 }
@@ -39,7 +39,7 @@ impl Wanted {
     fn cursor(self) -> Option<EventId> {
         match self {
             Wanted::Plain => None,
-            Wanted::Listener(cursor) | Wanted::Request(cursor, _) | Wanted::FallenThrough(cursor) => {
+            Wanted::Listener(cursor) | Wanted::Request(cursor) | Wanted::FallenThrough(cursor) => {
                 Some(cursor)
             }
         }
@@ -104,18 +104,18 @@ impl Shard {
 
     fn wanted_request(&self, session: SessionSlot, cursor: EventId) -> Option<Wanted> {
         let owner = &self.sessions[session];
-        let Some(slot) = self.find_stream(session, cursor.kind, cursor.stream) else {
+        let Some(stream) = self.find_stream(session, cursor.kind, cursor.stream) else {
             let issued = (1..=owner.requests_issued).contains(&cursor.stream)
                 && cursor.sequence <= owner.request_sequence_forgotten;
             return issued.then_some(Wanted::FallenThrough(cursor));
         };
-        let stream = &self.streams[slot];
+        let stream = &self.streams[stream];
         if cursor.sequence > stream.sequence || stream.response == ResponseKept::Lost {
             return None;
         }
         let more = stream.log.as_ref().is_some_and(|log| log.reaches_beyond(cursor.sequence));
         Some(if more || stream.post.is_some() {
-            Wanted::Request(cursor, slot)
+            Wanted::Request(cursor)
         } else {
             Wanted::FallenThrough(cursor)
         })
@@ -134,19 +134,24 @@ impl Shard {
             }
             return Ok(());
         }
-        if !full {
-            return Ok(());
-        }
-        match self.most_dispensable(session) {
-            Some(stream) => {
-                self.end_stream(stream, EndOfStream::Displaced, now);
-                Ok(())
-            }
-            None => {
+        let needed = self.places_needed(session, wanted);
+        while usize::from(self.sessions[session].gets) + needed > limits::GET_STREAMS_PER_SESSION_MAX {
+            let Some(stream) = self.most_dispensable(session) else {
                 self.counters.listeners_refused += 1;
-                Err(Refusal::too_many_streams())
-            }
+                return Err(Refusal::too_many_streams());
+            };
+            self.end_stream(stream, EndOfStream::Displaced, now);
         }
+        Ok(())
+    }
+
+    /// How many GET streams more there will be. The connection of a POST becomes one when its stream is continued
+    /// elsewhere.
+    fn places_needed(&self, session: SessionSlot, wanted: Wanted) -> usize {
+        let Wanted::Request(cursor) = wanted else { return 1 };
+        let continued = self.find_stream(session, cursor.kind, cursor.stream).map(|slot| &self.streams[slot]);
+        let leaves_a_post = |stream: &Stream| stream.via == Via::Post && stream.live_conn().is_some();
+        if continued.is_some_and(leaves_a_post) { 2 } else { 1 }
     }
 
     /// The oldest attached GET stream that carries nothing.
@@ -176,11 +181,15 @@ impl Shard {
                     None => self.remembered_stream(session, cursor.stream),
                 }
             }
-            Wanted::Request(cursor, stream) => {
-                self.counters.streams_continued += 1;
-                self.rewind(stream, cursor, now);
-                stream
-            }
+            Wanted::Request(cursor) => match self.find_stream(session, cursor.kind, cursor.stream) {
+                Some(stream) => {
+                    self.counters.streams_continued += 1;
+                    self.rewind(stream, cursor, now);
+                    stream
+                }
+                // Whoever was promoted when a place was made got messages that took the room of its last events.
+                None => self.new_stream(session, Role::FallenThrough),
+            },
         }
     }
 
@@ -246,7 +255,7 @@ impl Shard {
         };
         let only_fallen_through = self.streams[primary].role == Role::FallenThrough;
         match wanted {
-            Wanted::Request(..) | Wanted::FallenThrough(_) => {}
+            Wanted::Request(_) | Wanted::FallenThrough(_) => {}
             Wanted::Plain | Wanted::Listener(_) if only_fallen_through => self.make_primary(stream, now),
             Wanted::Listener(_) => {
                 if self.sessions[session].cut_primary == self.streams[stream].number {
@@ -288,7 +297,8 @@ impl Shard {
 
     /// The attached stream that would be promoted; nobody while the server stops.
     pub(super) fn best_listener(&self, session: SessionSlot) -> Option<StreamSlot> {
-        if self.draining() {
+        // Whoever listens came by GET; without one there is no need to look at all that is kept for replay.
+        if self.draining() || self.sessions[session].gets == 0 {
             return None;
         }
         self.streams_of(session)
@@ -414,25 +424,29 @@ impl Shard {
     // --- Messages ------------------------------------------------------------------------------
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
-    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) {
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
             self.log_message(primary, message, now);
-            self.pump_stream(primary, now);
-            return Queued::Waiting;
+            return self.pump_stream(primary, now);
         }
-        let queued = self.queue_mut(session).push(message);
-        match queued {
+        let request = match message.class {
+            Class::Request(id) => Some(id),
+            Class::Signal(_) | Class::Progress | Class::Log | Class::Response | Class::Other => None,
+        };
+        match self.queue_mut(session).push(message) {
             Queued::Waiting => {}
             Queued::Merged => self.counters.messages_merged += 1,
             Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
-            Queued::Refused => self.counters.messages_dropped += 1,
+            Queued::Refused => {
+                self.counters.messages_dropped += 1;
+                request.into_iter().for_each(|id| self.ask_dropped(session, id));
+            }
         }
         if let Some(primary) = self.sessions[session].primary {
             self.pump_stream(primary, now);
         }
-        queued
     }
 
     fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {

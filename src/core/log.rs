@@ -1,10 +1,14 @@
 //! The events of one stream: what is still to be written, and what may be asked for again.
 //!
-//! Owns the events in order of their sequence numbers. Exists only while it holds something: about 56 bytes per
+//! Owns the events in order of their sequence numbers. Exists only while it holds something: 64 bytes per
 //! event beside the payload, which is shared. Every event passes through here: it is appended unsent, marked with
 //! the connection offset at which its frame ends when it is written, and with the peer's acknowledgement when there
 //! is evidence of it. Events stay for the replay time, acknowledged or not: a client may come back with an older
-//! cursor. Operations are linear in the number of events, which the session's bounds cap.
+//! cursor.
+//!
+//! Invariant: what is acknowledged comes before what is written, and that before what is not, because events are written
+//! in order. So the next event to write is found by bisection; replay and expiry are linear in the events they
+//! concern, which the session's bounds cap.
 
 use super::queue::{Class, Message};
 use std::collections::VecDeque;
@@ -23,15 +27,15 @@ impl Event {
     }
 }
 
-/// How far an event has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How far an event has come, the farthest first: the order in which a log holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Delivery {
-    /// Not written to the present attachment.
-    Unsent,
-    /// Its frame ends at this offset of the attachment's connection.
-    Written { end: u64 },
     /// The peer's TCP has it, or the client named it or a later one as its cursor.
     Acked,
+    /// Its frame ends at this offset of the attachment's connection.
+    Written { end: u64 },
+    /// Not written to the present attachment.
+    Unsent,
 }
 
 /// What left a log.
@@ -39,17 +43,12 @@ pub(super) enum Delivery {
 pub(super) struct Removed {
     pub(super) events: usize,
     pub(super) bytes: usize,
-    /// Responses among them that no evidence shows to have arrived.
-    pub(super) unacked_responses: usize,
 }
 
 impl Removed {
-    fn count(&mut self, event: &Event) {
+    pub(super) fn count(&mut self, event: &Event) {
         self.events += 1;
         self.bytes += event.message.payload.len();
-        if event.message.class == Class::Response && event.delivery != Delivery::Acked {
-            self.unacked_responses += 1;
-        }
     }
 }
 
@@ -74,38 +73,51 @@ impl Log {
 
     /// The first event that was not written yet. Events are written in order, so all before it were.
     pub(super) fn next_unsent(&mut self) -> Option<&mut Event> {
-        self.events.iter_mut().find(|event| event.delivery == Delivery::Unsent)
+        let first = self.first_unsent();
+        self.events.get_mut(first)
     }
 
     /// Bytes not yet written.
     pub(super) fn unsent_bytes(&self) -> usize {
-        let unsent = self.events.iter().filter(|event| event.delivery == Delivery::Unsent);
-        unsent.map(|event| event.message.payload.len()).sum()
+        self.events.range(self.first_unsent()..).map(|event| event.message.payload.len()).sum()
+    }
+
+    fn first_unsent(&self) -> usize {
+        self.events.partition_point(|event| event.delivery != Delivery::Unsent)
+    }
+
+    fn first_unacked(&self) -> usize {
+        self.events.partition_point(|event| event.delivery == Delivery::Acked)
+    }
+
+    fn index_of(&self, sequence: u32) -> Option<usize> {
+        self.events.binary_search_by_key(&sequence, |event| event.sequence).ok()
     }
 
     /// Everything that ends within the first `offset` bytes of the attachment's connection has arrived.
     pub(super) fn acknowledge(&mut self, offset: u64) {
-        for event in &mut self.events {
-            if matches!(event.delivery, Delivery::Written { end } if end <= offset) {
-                event.delivery = Delivery::Acked;
+        let first = self.first_unacked();
+        for event in self.events.range_mut(first..) {
+            match event.delivery {
+                Delivery::Written { end } if end <= offset => event.delivery = Delivery::Acked,
+                Delivery::Written { .. } | Delivery::Unsent | Delivery::Acked => break,
             }
         }
     }
 
     /// Where that event ends on the present attachment's connection, while it is not known to have arrived.
     pub(super) fn written_end(&self, sequence: u32) -> Option<u64> {
-        self.events.iter().find(|event| event.sequence == sequence).and_then(|event| match event.delivery {
+        match self.events[self.index_of(sequence)?].delivery {
             Delivery::Written { end } => Some(end),
             Delivery::Unsent | Delivery::Acked => None,
-        })
+        }
     }
 
     /// What was written to an attachment that is no more counts as unsent.
     pub(super) fn forget_writes(&mut self) {
-        for event in &mut self.events {
-            if matches!(event.delivery, Delivery::Written { .. }) {
-                event.delivery = Delivery::Unsent;
-            }
+        let written = self.first_unacked()..self.first_unsent();
+        for event in self.events.range_mut(written) {
+            event.delivery = Delivery::Unsent;
         }
     }
 
@@ -149,9 +161,16 @@ impl Log {
 
     /// Removes what was logged at or before `limit_ms`, unless it is still to be written to an attachment.
     pub(super) fn expire(&mut self, limit_ms: u64, unsent: Unsent) -> Removed {
-        self.remove_where(|event| {
+        let mut removed = Removed::default();
+        let is_over = |event: &Event| {
             event.at_ms <= limit_ms && (unsent == Unsent::Expires || event.delivery != Delivery::Unsent)
-        })
+        };
+        while self.events.front().is_some_and(is_over)
+            && let Some(event) = self.events.pop_front()
+        {
+            removed.count(&event);
+        }
+        removed
     }
 
     /// The oldest event that may be evicted: any but a response or a request, or even those if nothing else is
@@ -161,13 +180,13 @@ impl Log {
             .iter()
             .find(|event| {
                 responses == Responses::Too
-                    || !matches!(event.message.class, Class::Response | Class::Request)
+                    || !matches!(event.message.class, Class::Response | Class::Request(_))
             })
             .map(|event| (event.at_ms, event.sequence))
     }
 
-    pub(super) fn evict(&mut self, sequence: u32) -> Removed {
-        self.remove_where(|event| event.sequence == sequence)
+    pub(super) fn evict(&mut self, sequence: u32) -> Option<Event> {
+        self.events.remove(self.index_of(sequence)?)
     }
 
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {
@@ -272,12 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_evicted_last_and_its_loss_is_known() {
+    fn a_response_is_evicted_last() {
         let mut log = log(&[Class::Response, Class::Progress]);
         assert_eq!(log.oldest_evictable(Responses::Spared), Some((2, 2)));
-        assert_eq!(log.evict(2).unacked_responses, 0);
+        assert_eq!(log.evict(2).map(|event| event.message.class), Some(Class::Progress));
         assert_eq!(log.oldest_evictable(Responses::Spared), None);
         assert_eq!(log.oldest_evictable(Responses::Too), Some((1, 1)));
-        assert_eq!(log.evict(1).unacked_responses, 1);
+        assert_eq!(log.evict(1).map(|event| event.message.class), Some(Class::Response));
+        assert!(log.is_empty() && log.evict(1).is_none());
     }
 }

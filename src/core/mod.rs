@@ -30,6 +30,7 @@ mod session;
 pub mod shard;
 pub mod sse;
 mod stream;
+mod subscriptions;
 mod table;
 pub mod wheel;
 

@@ -5,7 +5,7 @@
 //! oldest log message, then the oldest of the rest; a server request is never dropped: it is refused.
 //! Operations are linear in the queue's length, which the limits bound.
 
-use super::seam::NotificationKind;
+use super::seam::{NotificationKind, ServerRequestId};
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX};
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc, sync::Arc};
@@ -17,8 +17,8 @@ pub(super) enum Class {
     Signal(Signal),
     Progress,
     Log,
-    /// A request of the server: never merged, never dropped.
-    Request,
+    /// A request of the server: never merged, and dropped only with a word to the backend.
+    Request(ServerRequestId),
     /// The answer to a client's request.
     Response,
     Other,
@@ -181,7 +181,7 @@ fn expendability(class: &Class) -> Option<u8> {
         Class::Progress => Some(0),
         Class::Log => Some(1),
         Class::Signal(_) | Class::Other => Some(2),
-        Class::Request | Class::Response => None,
+        Class::Request(_) | Class::Response => None,
     }
 }
 
@@ -239,11 +239,12 @@ mod tests {
 
     #[test]
     fn a_server_request_is_never_dropped_but_refused() {
+        let request = Class::Request(ServerRequestId(1));
         let mut queue = Queue::default();
         for n in 0..QUEUE_MESSAGES_MAX {
-            assert_eq!(queue.push(message(Class::Request, &n.to_string())), Queued::Waiting);
+            assert_eq!(queue.push(message(request.clone(), &n.to_string())), Queued::Waiting);
         }
-        assert_eq!(queue.push(message(Class::Request, "late")), Queued::Refused);
+        assert_eq!(queue.push(message(request, "late")), Queued::Refused);
         assert_eq!(queue.push(message(Class::Other, "late")), Queued::Refused);
         assert_eq!(queue.messages.len(), QUEUE_MESSAGES_MAX);
     }

@@ -198,6 +198,9 @@ pub enum Ask {
     Cancel(CallKey),
     /// A client notification, for a backend that cares.
     Notified(Notified),
+    /// A session's client asked for log messages of this severity and above. The core has answered it, and filters what
+    /// the session gets; the backend may say less from now on.
+    LogLevel(SessionKey, LogLevel),
     /// A session is gone with everything that belonged to it.
     SessionEnded(SessionKey),
     /// The client's answer to a server request, or the reason why there will be none.
@@ -219,6 +222,42 @@ pub struct Call {
     pub progress_token: Option<Bytes>,
     /// The session's negotiated revision.
     pub revision: Revision,
+    /// What the session's client can be asked for.
+    pub client: ClientFeatures,
+}
+
+/// What a client declared in `initialize` that it can be asked for: one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientFeatures(u8);
+
+impl ClientFeatures {
+    /// `sampling/createMessage`
+    pub const SAMPLING: ClientFeatures = ClientFeatures(1);
+    /// Sampling with tools (2025-11-25).
+    pub const SAMPLING_TOOLS: ClientFeatures = ClientFeatures(1 << 1);
+    /// Sampling with the context of servers.
+    pub const SAMPLING_CONTEXT: ClientFeatures = ClientFeatures(1 << 2);
+    /// `elicitation/create` with a form. An empty declaration means this.
+    pub const FORMS: ClientFeatures = ClientFeatures(1 << 3);
+    /// `elicitation/create` with a URL (2025-11-25).
+    pub const URLS: ClientFeatures = ClientFeatures(1 << 4);
+    /// `roots/list`
+    pub const ROOTS: ClientFeatures = ClientFeatures(1 << 5);
+
+    /// These and those.
+    pub const fn with(self, more: ClientFeatures) -> Self {
+        ClientFeatures(self.0 | more.0)
+    }
+
+    /// Whether all of `wanted` is here.
+    pub const fn has(self, wanted: ClientFeatures) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+
+    /// Whether something of `wanted` is here.
+    pub const fn has_any(self, wanted: ClientFeatures) -> bool {
+        self.0 & wanted.0 != 0
+    }
 }
 
 /// A client's notification.
@@ -261,14 +300,27 @@ pub struct ServerRequestId(pub u64);
 /// From the backend to the core.
 #[derive(Debug)]
 pub enum Tell {
-    /// The result or error of a call; its last word. The bytes are one JSON value.
+    /// The result or error of a call; its last word. The bytes are one JSON value. The result of an `initialize` names the
+    /// revision in `protocolVersion`: the session adopts it, or fails to begin if it is none of [`Revision::ALL`].
     Respond(CallKey, Result<Bytes, RpcError>),
+    /// There is no room for another session: the POST of an `initialize` gets 503 with `Retry-After`, and nothing remains
+    /// of the session. Any other call fails with an error.
+    Refuse(CallKey),
+    /// What stands behind this session is gone for good. The session ends with everything that belongs to it, so that
+    /// its client learns from the 404 to begin again.
+    EndSession(SessionKey),
     /// A notification that belongs to a call: progress, a log message, anything about it.
     Notify(CallKey, Notification),
     /// A notification for one session's listener.
     Announce(SessionKey, Notification),
-    /// A notification for every session of every shard.
+    /// A notification for every session of every shard; one of [`NotificationKind::ResourceUpdated`] only for those that
+    /// are subscribed to the resource.
     Broadcast(Notification),
+    /// Subscribes the session of a call to a resource, and answers the call: `{}`, or an error if its session has too many
+    /// subscriptions. Until it unsubscribes or ends it gets the broadcasts about the resource.
+    Subscribe(CallKey, Arc<str>),
+    /// The opposite; answers the call with `{}`.
+    Unsubscribe(CallKey, Arc<str>),
     /// A request to the client; answered with [`Ask::Answered`].
     Request(ServerRequest),
     /// End the stream of this call's POST before its response; the client comes back for the rest after this many
@@ -295,6 +347,9 @@ pub struct ServerRequest {
     /// How long the client may take, in milliseconds.
     pub timeout_ms: u64,
 }
+
+/// The code of the error with which a request fails that the client did not answer in time.
+pub const ASK_TIMED_OUT: i32 = -32001;
 
 /// What a server may ask a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

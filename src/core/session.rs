@@ -1,11 +1,11 @@
 //! A session: everything the server knows about one client of a 2025 revision.
 //!
 //! Owns its streams, calls and queue through links; whatever ends a session ends them all, in one place
-//! ([`Shard::end_session`]). About 128 bytes while idle. Invariant: the entry is in the table exactly as long as its id
+//! ([`Shard::end_session`]). 120 bytes while idle. Invariant: the entry is in the table exactly as long as its id
 //! is valid.
 
 use super::{
-    asks::{Asks, Capabilities},
+    asks::Asks,
     calls::Outcome,
     ids::{SessionId, Tag},
     queue::Queue,
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     pub(super) phase: Phase,
     pub(super) log_level: LogLevel,
-    pub(super) capabilities: Capabilities,
+    pub(super) client: ClientFeatures,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -74,6 +74,9 @@ pub(super) enum SessionEnd {
     Idle,
     Handshake,
     InitializeFailed,
+    BackendGone,
+    /// The server stops, and did not wait for it any longer.
+    Stopped,
 }
 
 impl Generational for Session {
@@ -88,7 +91,7 @@ impl Session {
         secret: [u8; 16],
         tag: Tag,
         revision: Revision,
-        capabilities: Capabilities,
+        client: ClientFeatures,
         now: Now,
     ) -> Self {
         Session {
@@ -98,7 +101,7 @@ impl Session {
             revision,
             phase: Phase::Initializing,
             log_level: LogLevel::Debug,
-            capabilities,
+            client,
             gets: 0,
             fallen_through: 0,
             calls_in_flight: 0,
@@ -135,7 +138,7 @@ impl Shard {
     pub(super) fn begin_session(
         &mut self,
         revision: Revision,
-        capabilities: Capabilities,
+        client: ClientFeatures,
         now: Now,
     ) -> Option<SessionSlot> {
         if self.census.enter_session(self.config.sessions_max).is_err() {
@@ -149,8 +152,7 @@ impl Shard {
         let secret = secret.try_into().expect("16 bytes");
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
-        let session =
-            self.sessions.insert(Session::new(generation, secret, tag, revision, capabilities, now));
+        let session = self.sessions.insert(Session::new(generation, secret, tag, revision, client, now));
         self.arm_session(session, now.ms + self.config.handshake_timeout_ms);
         Some(session)
     }
@@ -213,7 +215,9 @@ impl Shard {
             SessionEnd::Deleted => self.counters.sessions_deleted += 1,
             SessionEnd::Idle => self.counters.sessions_idle_expired += 1,
             SessionEnd::Handshake => self.counters.sessions_handshake_expired += 1,
+            SessionEnd::Stopped => self.counters.sessions_stopped += 1,
             SessionEnd::InitializeFailed => {}
+            SessionEnd::BackendGone => self.counters.sessions_abandoned += 1,
         }
         let key = self.session_key(session);
         self.sessions[session].primary = None;
@@ -225,6 +229,7 @@ impl Shard {
         }
         self.abandon_asks(session);
         self.abandon_replies(session);
+        self.subscriptions.end_session(session);
         let entry = self.sessions.remove(session);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);

@@ -18,9 +18,10 @@ use super::{
     output::Output,
     queue::{Class, Message},
     seam::*,
-    session::Session,
+    session::{Session, SessionEnd},
     sse,
     stream::Stream,
+    subscriptions::Subscriptions,
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
@@ -51,6 +52,7 @@ pub struct Shard {
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
     broadcasts: VecDeque<Broadcast>,
+    pub(super) subscriptions: Subscriptions,
     pub(super) drain: Option<Drain>,
 }
 
@@ -79,10 +81,18 @@ struct Broadcast {
     before: Generation,
 }
 
-/// A stop under way: the next connection slot to look at.
+impl Broadcast {
+    /// Whether it will tell every session what that signal says.
+    fn says(&self, message: &Message) -> bool {
+        self.next == 0 && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
+    }
+}
+
+/// A stop under way: the next connection slot to look at, and the next session slot once all sessions end.
 #[derive(Debug)]
 pub(super) struct Drain {
     next: usize,
+    next_session: Option<usize>,
 }
 
 /// The result of [`Shard::connect`].
@@ -147,6 +157,7 @@ impl Shard {
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),
             broadcasts: VecDeque::new(),
+            subscriptions: Subscriptions::default(),
             drain: None,
             config,
         }
@@ -234,19 +245,25 @@ impl Shard {
                 let answer = self.bounded(answer);
                 self.finish_call(call, Outcome::Answered(answer), now);
             }),
+            Tell::Refuse(call) => {
+                self.find_call(call).map(|call| self.finish_call(call, Outcome::Refused, now))
+            }
+            Tell::EndSession(session) => self
+                .find_session_key(session)
+                .map(|session| self.end_session(session, SessionEnd::BackendGone, now)),
             Tell::Notify(call, notification) => self.find_call(call).map(|call| {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     self.notify_call(call, &notification, now);
                 }
             }),
             Tell::Announce(session, notification) => self.find_session_key(session).map(|session| {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     let message = message_of(&notification.kind, sse::payload(&notification.json));
                     self.notify_session(session, &notification.kind, message, now);
                 }
             }),
             Tell::Broadcast(notification) => {
-                if self.is_bounded(&notification.json) {
+                if self.is_bounded(notification.json.len()) {
                     let payload = sse::payload(&notification.json);
                     let announcement = Announcement { kind: notification.kind, payload };
                     self.broadcast(announcement.clone());
@@ -254,13 +271,20 @@ impl Shard {
                 }
                 Some(())
             }
+            Tell::Subscribe(call, uri) => {
+                self.find_call(call).map(|call| self.subscribe_call(call, uri, now))
+            }
+            Tell::Unsubscribe(call, uri) => self.find_call(call).map(|call| {
+                self.subscriptions.remove(self.session_of_call(call), &uri);
+                self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
+            }),
             Tell::Request(request) => match self.find_session_key(request.session) {
                 Some(session) => {
                     self.ask_client(session, request, now);
                     Some(())
                 }
                 None => {
-                    self.ask(Ask::Answered(request.id, Err(super::asks::session_ended())));
+                    self.ask_failed(request.id, super::asks::session_ended());
                     None
                 }
             },
@@ -276,27 +300,33 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard; [`pump`](Self::pump) hands it out. Dropped and counted if too many are
-    /// on their way.
+    /// A message for every session of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
+    /// given yet is merged with one that says the same. Beyond
+    /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
-        if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
-            self.counters.broadcasts_dropped += 1;
-            return;
-        }
         let message = message_of(&announcement.kind, announcement.payload);
-        self.broadcasts.push_back(Broadcast {
-            kind: announcement.kind,
-            message,
-            next: 0,
-            end: self.sessions.index_end(),
-            before: self.generations.issue(),
-        });
+        let (end, before) = (self.sessions.index_end(), self.generations.issue());
+        if let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message)) {
+            (waiting.end, waiting.before) = (end, before);
+            self.counters.messages_merged += 1;
+        } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
+            self.counters.broadcasts_dropped += 1;
+        } else {
+            self.broadcasts.push_back(Broadcast { kind: announcement.kind, message, next: 0, end, before });
+        }
     }
 
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
     pub fn drain(&mut self) {
         if self.drain.is_none() {
-            self.drain = Some(Drain { next: 0 });
+            self.drain = Some(Drain { next: 0, next_session: None });
+        }
+    }
+
+    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs.
+    pub fn end_sessions(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.next_session.get_or_insert(0);
         }
     }
 
@@ -338,7 +368,10 @@ impl Shard {
     /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
         !self.broadcasts.is_empty()
-            || self.drain.as_ref().is_some_and(|drain| drain.next < self.conns.index_end())
+            || self.drain.as_ref().is_some_and(|drain| {
+                let to_end = |next: usize| next < self.sessions.index_end();
+                drain.next < self.conns.index_end() || drain.next_session.is_some_and(to_end)
+            })
     }
 
     /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions or connections.
@@ -467,8 +500,8 @@ impl Shard {
         }
     }
 
-    fn is_bounded(&mut self, json: &Bytes) -> bool {
-        let fits = json.len() <= self.config.message_bytes_max;
+    fn is_bounded(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.config.message_bytes_max;
         if !fits {
             self.counters.messages_oversized += 1;
         }
@@ -480,25 +513,31 @@ impl Shard {
         &mut self,
         answer: Result<Bytes, super::jsonrpc::RpcError>,
     ) -> Result<Bytes, super::jsonrpc::RpcError> {
-        let result = answer?;
-        if self.is_bounded(&result) {
-            return Ok(result);
+        let bytes = match &answer {
+            Ok(result) => result.len(),
+            Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.len()),
+        };
+        if self.is_bounded(bytes) {
+            return answer;
         }
         let error = super::jsonrpc::RpcError::internal_error();
         Err(super::jsonrpc::RpcError {
-            message: "the result is larger than the server sends".into(),
+            message: "the answer is larger than the server sends".into(),
             ..error
         })
     }
 
     fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front_mut() else { return };
-        if broadcast.next >= broadcast.end {
+        let next = match &broadcast.kind {
+            NotificationKind::ResourceUpdated(uri) => self.subscriptions.next(uri, broadcast.next),
+            _ => Some(broadcast.next),
+        };
+        let Some(index) = next.filter(|index| *index < broadcast.end) else {
             self.broadcasts.pop_front();
             return;
-        }
-        let index = broadcast.next;
-        broadcast.next += 1;
+        };
+        broadcast.next = index + 1;
         *budget -= 1;
         let before = broadcast.before;
         let Some((slot, session)) = self.sessions.at(index) else { return };
@@ -519,6 +558,18 @@ impl Shard {
             *budget -= 1;
             if let Some((conn, _)) = self.conns.at(index) {
                 self.drain_conn(conn, now);
+            }
+        }
+        let end = self.sessions.index_end();
+        while *budget > 0
+            && let Some(Drain { next_session: Some(next), .. }) = &mut self.drain
+            && *next < end
+        {
+            let index = *next;
+            *next += 1;
+            *budget -= 1;
+            if let Some((session, _)) = self.sessions.at(index) {
+                self.end_session(session, SessionEnd::Stopped, now);
             }
         }
     }

@@ -64,13 +64,6 @@ pub fn priming(transfer: Transfer, id: EventId, retry_ms: u64) -> Inline {
     framed(transfer, block)
 }
 
-/// As [`priming`], leaving the reconnection time as it is.
-pub fn priming_without_retry(transfer: Transfer, id: EventId) -> Inline {
-    let mut block = id_line(id);
-    block.push(b"data:\n\n");
-    framed(transfer, block)
-}
-
 // --- What is no event ---------------------------------------------------------------------------
 
 /// A reconnection time in milliseconds in a block without data: it is noted and dispatches nothing.
@@ -263,7 +256,6 @@ mod tests {
     enum Step {
         Event(Option<EventId>, String),
         Priming(EventId, u64),
-        PrimingOnly(EventId),
         Retry(u64),
         Comment,
         Opening,
@@ -281,9 +273,6 @@ mod tests {
                     wire.extend_from_slice(after);
                 }
                 Step::Priming(id, ms) => wire.extend_from_slice(priming(transfer, *id, *ms).as_slice()),
-                Step::PrimingOnly(id) => {
-                    wire.extend_from_slice(priming_without_retry(transfer, *id).as_slice());
-                }
                 Step::Retry(ms) => wire.extend_from_slice(retry(transfer, *ms).as_slice()),
                 Step::Comment => wire.extend_from_slice(comment(transfer)),
                 Step::Opening => wire.extend_from_slice(opening(transfer)),
@@ -301,7 +290,6 @@ mod tests {
                 format!("{id}event: message\ndata: {}\n\n", json.replace(['\r', '\n'], " "))
             }
             Step::Priming(id, ms) => format!("id: {}\nretry: {ms}\ndata:\n\n", id_text(*id)),
-            Step::PrimingOnly(id) => format!("id: {}\ndata:\n\n", id_text(*id)),
             Step::Retry(ms) => format!("retry: {ms}\n\n"),
             Step::Comment => ": keepalive\n\n".to_owned(),
             Step::Opening => ": ok\n\n".to_owned(),
@@ -315,7 +303,7 @@ mod tests {
         for step in steps {
             let dispatched = match step {
                 Step::Event(id, json) => Some((*id, "message", json.replace(['\r', '\n'], " "))),
-                Step::Priming(id, _) | Step::PrimingOnly(id) => Some((Some(*id), "", String::new())),
+                Step::Priming(id, _) => Some((Some(*id), "", String::new())),
                 Step::Retry(_) | Step::Comment | Step::Opening => None,
             };
             if let Some((id, name, data)) = dispatched {
@@ -344,7 +332,6 @@ mod tests {
         let step = prop_oneof![
             4 => (prop::option::of(ids()), json).prop_map(|(id, json)| Step::Event(id, json)),
             1 => (ids(), any::<u64>()).prop_map(|(id, ms)| Step::Priming(id, ms)),
-            1 => ids().prop_map(Step::PrimingOnly),
             1 => any::<u64>().prop_map(Step::Retry),
             1 => Just(Step::Comment),
             1 => Just(Step::Opening),

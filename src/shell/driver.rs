@@ -117,6 +117,10 @@ enum Stage {
     Draining {
         until_ms: u64,
     },
+    /// Calls that run no longer may: what is said of them is still written.
+    Stopping {
+        until_ms: u64,
+    },
     /// All connections are being closed; those that linger may.
     Closing {
         until_ms: u64,
@@ -366,7 +370,10 @@ impl<B: Backend> Driver<B> {
                 self.core.drain();
                 self.close_listeners();
             }
-            (Stage::Running | Stage::Draining { .. } | Stage::Closing { .. }, Phase::Stop) => {
+            (
+                Stage::Running | Stage::Draining { .. } | Stage::Stopping { .. } | Stage::Closing { .. },
+                Phase::Stop,
+            ) => {
                 self.close_listeners();
                 self.force_all();
             }
@@ -386,19 +393,34 @@ impl<B: Backend> Driver<B> {
     fn advance_stage(&mut self) -> Option<End> {
         let is_over = |until_ms| self.now.ms >= until_ms;
         match self.stage {
-            Stage::Draining { until_ms } | Stage::Closing { until_ms } if is_over(until_ms) => {
+            Stage::Draining { .. } | Stage::Stopping { .. } if self.is_drained() => self.close_all(),
+            Stage::Draining { until_ms } if is_over(until_ms) => {
+                self.stage = Stage::Stopping { until_ms: self.now.ms + FORCED_END_MS };
+                self.core.end_sessions();
+            }
+            Stage::Stopping { until_ms } | Stage::Closing { until_ms } if is_over(until_ms) => {
                 self.force_all()
             }
-            Stage::Draining { .. } if self.is_drained() => self.close_all(),
             Stage::Forced { until_ms } if is_over(until_ms) && !self.is_idle() => return Some(End::Forced),
-            Stage::Running | Stage::Draining { .. } | Stage::Closing { .. } | Stage::Forced { .. } => {}
+            Stage::Running
+            | Stage::Draining { .. }
+            | Stage::Stopping { .. }
+            | Stage::Closing { .. }
+            | Stage::Forced { .. } => {}
         }
         (self.is_ending() && self.is_idle()).then_some(End::Clean)
     }
 
-    /// Closes what is open. Those that linger have their time.
+    /// Closes what is open. Those that linger have their time, and the backend what is left of the grace.
     fn close_all(&mut self) {
-        self.stage = Stage::Closing { until_ms: self.now.ms + LINGER_MS + FORCED_END_MS };
+        let linger_until_ms = self.now.ms + LINGER_MS + FORCED_END_MS;
+        let grace_until_ms = match self.stage {
+            Stage::Draining { until_ms } => until_ms.max(linger_until_ms),
+            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => linger_until_ms,
+        };
+        self.backend.end(Duration::from_millis(grace_until_ms - self.now.ms));
+        let until_ms = if self.backend.is_ended() { linger_until_ms } else { grace_until_ms };
+        self.stage = Stage::Closing { until_ms };
         for key in self.table.keys() {
             self.lost(key);
         }
@@ -408,6 +430,7 @@ impl<B: Backend> Driver<B> {
     fn force_all(&mut self) {
         self.close_all();
         self.stage = Stage::Forced { until_ms: self.now.ms + FORCED_END_MS };
+        self.backend.end(Duration::ZERO);
         for key in self.table.keys() {
             self.end(key, Ending::Gone);
         }
@@ -415,7 +438,11 @@ impl<B: Backend> Driver<B> {
 
     /// Whether all that was to be said has reached the kernel, and nobody can come and ask for more.
     fn is_drained(&self) -> bool {
-        self.core.is_drained() && self.listeners_are_closed() && !self.table.is_writing()
+        self.core.is_drained()
+            && self.listeners_are_closed()
+            && self.has_mail == Left::Nothing
+            && self.held_back.is_empty()
+            && !self.table.is_writing()
     }
 
     fn listeners_are_closed(&self) -> bool {
@@ -430,6 +457,7 @@ impl<B: Backend> Driver<B> {
         self.table.len() == 0
             && self.leaving.is_empty()
             && self.nop.is_none()
+            && self.backend.is_ended()
             && self.refusals.next_deadline_ms().is_none()
             && self.listeners_are_closed()
     }
@@ -453,6 +481,7 @@ impl<B: Backend> Driver<B> {
 
     fn has_work_left(&self) -> bool {
         ring::has_completions()
+            || self.backend.has_more()
             || self.has_mail == Left::Something
             || self.core.has_comments()
             || !self.backlog.is_empty()
@@ -475,9 +504,10 @@ impl<B: Backend> Driver<B> {
     fn next_deadline_ms(&self) -> Option<u64> {
         let stage = match self.stage {
             Stage::Running => None,
-            Stage::Draining { until_ms } | Stage::Closing { until_ms } | Stage::Forced { until_ms } => {
-                Some(until_ms)
-            }
+            Stage::Draining { until_ms }
+            | Stage::Stopping { until_ms }
+            | Stage::Closing { until_ms }
+            | Stage::Forced { until_ms } => Some(until_ms),
         };
         let listeners = self.listeners.iter().filter_map(Listener::next_deadline_ms).min();
         [self.core.next_deadline_ms(), self.refusals.next_deadline_ms(), listeners, stage]
@@ -521,6 +551,7 @@ struct AbortOnPanic(ShardId);
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         eprintln!("moorline: shard {} panicked, which is a bug; the process ends", self.0.0);
+        super::child::groups::kill_all();
         std::process::abort();
     }
 }

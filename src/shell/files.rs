@@ -2,7 +2,7 @@
 //!
 //! Owns nothing; called once at start.
 
-use crate::limits::{DESCRIPTORS_PER_SHARD, DESCRIPTORS_RESERVED};
+use crate::limits::{DESCRIPTORS_PER_CHILD, DESCRIPTORS_PER_SHARD, DESCRIPTORS_RESERVED};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
@@ -17,8 +17,9 @@ pub(crate) fn raise_limit() -> io::Result<usize> {
 }
 
 /// Descriptors that are never given to served connections.
-pub(crate) fn reserved(shards: u16, listeners_per_shard: usize) -> usize {
-    DESCRIPTORS_RESERVED + usize::from(shards) * (DESCRIPTORS_PER_SHARD + listeners_per_shard)
+pub(crate) fn reserved(shards: u16, listeners_per_shard: usize, children: usize) -> usize {
+    let of_shards = usize::from(shards) * (DESCRIPTORS_PER_SHARD + listeners_per_shard);
+    (DESCRIPTORS_RESERVED + of_shards).saturating_add(DESCRIPTORS_PER_CHILD.saturating_mul(children))
 }
 
 #[cfg(test)]
@@ -34,8 +35,9 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_and_listener_adds_to_the_reserve() {
-        assert_eq!(reserved(3, 2) - reserved(2, 2), DESCRIPTORS_PER_SHARD + 2);
-        assert_eq!(reserved(2, 2) - reserved(2, 1), 2);
+    fn every_shard_listener_and_child_adds_to_the_reserve() {
+        assert_eq!(reserved(3, 2, 0) - reserved(2, 2, 0), DESCRIPTORS_PER_SHARD + 2);
+        assert_eq!(reserved(2, 2, 0) - reserved(2, 1, 0), 2);
+        assert_eq!(reserved(2, 2, 7) - reserved(2, 2, 4), 3 * DESCRIPTORS_PER_CHILD);
     }
 }

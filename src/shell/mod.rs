@@ -8,9 +8,10 @@
 //! Read in this order: [`driver`] (the order of a turn), `input` (what completed), `output` (what is
 //! written and how reading is parked), `ending` (how connections end or move). Below them: `ring`
 //! (operations on tokio-uring), `conn` (one entry), `listen` and `refuse` (newcomers), [`mailbox`]
-//! (between shards), `socket`, `errno`, `files`, `signals`.
+//! (between shards), `socket`, `errno`, `files`, `signals`. Beside them: [`child`] (processes that a backend runs).
 
 pub mod backend;
+pub mod child;
 pub mod driver;
 pub mod mailbox;
 

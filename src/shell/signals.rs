@@ -35,6 +35,7 @@ pub(crate) fn control(doorbells: Vec<Arc<Doorbell>>) -> io::Result<Control> {
             doorbell.advance(Phase::Drain);
         }
         if let Some(signal) = arrived.next() {
+            super::child::groups::kill_all();
             std::process::exit(128 + signal);
         }
     })?;

@@ -58,6 +58,12 @@ impl Server {
         Server { child, address, log }
     }
 
+    /// Its process.
+    #[allow(dead_code, reason = "not every test crate looks at it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address

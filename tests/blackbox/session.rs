@@ -33,10 +33,25 @@ impl Session {
         session
     }
 
+    /// Initialises a session of the newest revision whose client can do that.
+    #[allow(dead_code, reason = "not every test crate has such clients")]
+    pub(crate) fn open_as(address: SocketAddr, capabilities: &Value) -> Session {
+        let mut message = initialize(NEWEST);
+        message["params"]["capabilities"] = capabilities.clone();
+        let session = Session::begin(address, NEWEST, &message);
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(session.post(&initialized).status(), 202);
+        session
+    }
+
     /// Sends `initialize` and nothing after it.
     pub(crate) fn open_silent(address: SocketAddr, revision: &'static str) -> Session {
+        Session::begin(address, revision, &initialize(revision))
+    }
+
+    fn begin(address: SocketAddr, revision: &'static str, message: &Value) -> Session {
         let mut connection = Connection::open(address);
-        connection.send(post(&initialize(revision), &[]));
+        connection.send(post(message, &[]));
         let response = connection.response("POST");
         assert_eq!(response.status(), 200, "{}", response.text());
         let id = response.head.field("mcp-session-id").expect("a session id").to_owned();

@@ -4,6 +4,8 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod asks;
+mod bounds;
 mod broadcast;
 mod election_model;
 mod first_steps;
@@ -16,3 +18,4 @@ mod recovery;
 mod replay;
 mod sessions;
 mod shards;
+mod subscriptions;

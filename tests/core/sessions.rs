@@ -4,10 +4,10 @@ use crate::world::{
     World,
     ask::{bodiless, cancellation, chunked, notification, post, post_head, request},
     client::ClientId,
-    config, other,
+    config, http, other,
 };
 use moorline::core::{
-    Ending, Tell,
+    Ending, LogLevel, Tell,
     config::{CoreConfig, ResponseMode},
     jsonrpc::RpcError,
 };
@@ -153,13 +153,120 @@ fn a_session_can_be_used_only_after_its_id_was_told() {
     world.send(client, post("", &World::initialize_body("2025-06-18")));
     let (shard, asked) = world.take_call();
     world.tell(shard, Tell::Announce(asked.session, other("early")));
-    world.answer(shard, asked.key, "{}");
+    world.answer(shard, asked.key, &greeting("2025-06-18"));
     let id = world.response(client).field("mcp-session-id").unwrap().to_owned();
     world.client(client).session = Some(id);
     let listener = world.join(client);
     world.get(listener);
     let texts: Vec<_> = world.response(listener).events().iter().filter_map(|event| event.text()).collect();
     assert_eq!(texts, ["early"], "what was said before waits");
+}
+
+/// The result of an `initialize`.
+fn greeting(revision: &str) -> String {
+    format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{{}},"serverInfo":{{"name":"w","version":"1"}}}}"#
+    )
+}
+
+#[test]
+fn a_session_is_of_the_revision_that_the_backend_answers_with() {
+    // Only 2025-11-25 is primed, and only 2025-03-26 has batches.
+    for (answered, primes) in [("2025-11-25", true), ("2025-06-18", false), ("2024-11-05", false)] {
+        let mut world = World::new();
+        world.answers_initialize = false;
+        let client = world.connect();
+        world.send(client, post("", &World::initialize_body("2025-11-25")));
+        let (shard, asked) = world.take_call();
+        world.answer(shard, asked.key, &greeting(answered));
+        let reply = world.response(client);
+        assert_eq!(reply.json()["result"]["protocolVersion"], answered);
+        world.client(client).session = reply.field("mcp-session-id").map(str::to_owned);
+        let listener = world.join(client);
+        world.get(listener);
+        let is_primed = world.response(listener).events().iter().any(|event| event.id.is_some());
+        assert_eq!(is_primed, primes, "{answered}");
+    }
+}
+
+#[test]
+fn a_backend_of_an_unknown_revision_makes_no_session() {
+    for result in ["{}", &greeting("2031-01-01"), r#"{"protocolVersion":7}"#, "[]"] {
+        let mut world = World::new();
+        world.answers_initialize = false;
+        let client = world.connect();
+        world.send(client, post("", &World::initialize_body("2025-11-25")));
+        let (shard, asked) = world.take_call();
+        world.answer(shard, asked.key, result);
+        let reply = world.response(client);
+        assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), (200, Some(-32603)), "{result}");
+        assert_eq!(reply.field("mcp-session-id"), None);
+        world.assert_no_session_left();
+    }
+}
+
+#[test]
+fn a_backend_without_room_is_503_with_retry_after() {
+    let mut world = World::new();
+    world.answers_initialize = false;
+    let client = world.connect();
+    world.send(client, post("", &World::initialize_body("2025-11-25")));
+    let (shard, asked) = world.take_call();
+    world.tell(shard, Tell::Refuse(asked.key));
+    let reply = world.response(client);
+    assert_eq!(
+        (reply.status, reply.field("retry-after"), reply.field("mcp-session-id")),
+        (503, Some("5"), None)
+    );
+    assert_eq!(world.ended, [asked.session]);
+    world.assert_no_session_left();
+}
+
+#[test]
+fn a_backend_without_room_is_an_error_once_the_reply_is_a_stream() {
+    let mut world = World::new();
+    world.answers_initialize = false;
+    let client = world.connect();
+    world.send(client, post("", &World::initialize_body("2025-11-25")));
+    world.advance(2_000);
+    let (shard, asked) = world.take_call();
+    world.tell(shard, Tell::Refuse(asked.key));
+    let reply = world.response(client);
+    assert_eq!((reply.status, reply.complete), (200, true));
+    assert_eq!(reply.messages()[0]["error"]["code"], -32000);
+    world.assert_no_session_left();
+}
+
+#[test]
+fn a_session_ends_when_its_backend_says_so() {
+    let mut world = World::new();
+    let client = world.open("2025-11-25");
+    let listener = world.join(client);
+    world.get(listener);
+    let (_, session) = world.session_of(client);
+    world.tell(0, Tell::EndSession(session));
+    assert!(world.response(listener).complete);
+    assert_eq!(world.ended, [session]);
+    assert_eq!(world.ask_for(client, &ping()).status, 404);
+    world.tell(0, Tell::EndSession(session));
+    world.assert_no_session_left();
+}
+
+#[test]
+fn the_backend_learns_of_log_levels_and_of_initialized() {
+    let mut world = World::new();
+    let client = world.open("2025-11-25");
+    let (_, session) = world.session_of(client);
+    world.exchange(client, post(&world.session_field(client), &notification("notifications/initialized")));
+    assert_eq!(world.initialized.last(), Some(&session));
+    for (level, known) in [("warning", true), ("loud", false)] {
+        let params = format!(
+            r#"{{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        );
+        let reply = world.ask_for(client, &params);
+        assert_eq!(reply.json()["error"].is_null(), known);
+    }
+    assert_eq!(world.log_levels, [(session, LogLevel::Warning)]);
 }
 
 // --- Ids ----------------------------------------------------------------------------------------
@@ -413,7 +520,7 @@ fn a_slow_initialize_is_answered_and_leaves_the_client_its_minute() {
             world.send(client, post("", &World::initialize_body("2025-06-18")));
             world.advance(slow_ms);
             let (shard, asked) = world.take_call();
-            world.answer(shard, asked.key, "{}");
+            world.answer(shard, asked.key, r#"{"protocolVersion":"2025-06-18"}"#);
             let reply = world.response(client);
             assert_eq!((reply.status, reply.complete), (200, true), "{slow_ms}");
             assert!(reply.field("mcp-session-id").is_some());
@@ -714,4 +821,25 @@ fn many_sessions_come_and_go_without_a_trace() {
     world.assert_no_session_left();
     assert_eq!(world.counted("sessions"), world.counted("sessions_deleted"));
     assert_eq!((world.shards[0].population().conns, world.ended.len()), (1, 300));
+}
+
+#[test]
+fn a_stop_that_waits_no_longer_ends_what_runs_cleanly() {
+    let mut world = World::new();
+    let client = world.open("2025-11-25");
+    let (streaming, undecided) = (world.join(client), world.join(client));
+    world.begin_stream(streaming, "1");
+    world.begin(undecided, "2");
+    world.shards[0].drain();
+    world.settle();
+    assert!(world.is_silent(streaming) && world.is_silent(undecided), "both may finish");
+    world.shards[0].end_sessions();
+    world.settle();
+    let rest = std::mem::take(&mut world.client(streaming).received);
+    let (content, complete) = http::dechunk(&rest);
+    assert!(content.is_empty() && complete, "no response, but an end");
+    assert_eq!(world.response(undecided).status, 404);
+    assert_eq!((world.cancelled.len(), world.ended.len()), (2, 1));
+    assert!(world.shards[0].is_drained());
+    assert_eq!(world.counted("sessions_stopped"), 1);
 }

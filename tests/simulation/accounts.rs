@@ -5,6 +5,7 @@ use super::{
     model::Class,
     sim::{Sim, note},
     socket::{Asked, Network, Peer},
+    wire::Id,
 };
 use moorline::core::Ending;
 
@@ -19,6 +20,7 @@ impl Sim {
         self.check_calls();
         self.check_messages();
         self.check_ends();
+        self.return_late();
     }
 
     fn finish_work(&mut self) {
@@ -127,6 +129,28 @@ impl Sim {
         }
     }
 
+    /// A cursor of a stream that was forgotten long ago goes on under new numbers.
+    fn return_late(&mut self) {
+        if !self.scenario.evicts {
+            return;
+        }
+        for socket in &mut self.sockets {
+            socket.peer = Peer::Closed;
+        }
+        self.advance(self.config.replay_ttl_ms + 1_000);
+        for agent in 0..self.agents.len() {
+            let listened = |id: &&String| Id::parse(id).stream.0 == 'l';
+            let cursor = self.agents[agent].seen_ids.iter().find(listened).cloned();
+            let session = self.agents[agent].session.filter(|session| self.model.sessions[*session].is_alive);
+            if let (Some(session), Some(cursor)) = (session, cursor) {
+                self.get(agent, session, Some(cursor));
+                self.settle();
+                self.announce(session, Class::Other);
+                self.settle();
+            }
+        }
+    }
+
     /// Every POST is answered where its client could be reached.
     fn check_calls(&self) {
         let counters: Vec<_> = self.shards.iter().map(|shard| shard.counters()).collect();
@@ -136,7 +160,9 @@ impl Sim {
             let socket = &self.sockets[call.socket];
             let exchange = &socket.exchanges[call.exchange];
             let closed_early = exchange.is_over && exchange.is_stream;
+            let strayed = socket.is_closed() && socket.ending.is_none();
             let was_healthy = !closed_early
+                && !strayed
                 && socket.ending != Some(Ending::Cut)
                 && socket.peer == Peer::Open
                 && socket.network != Network::Black

@@ -34,6 +34,8 @@ impl Sim {
                     let call = self.model.calls.get_mut(&over.2).expect("known");
                     let session = &self.model.sessions[call.session];
                     note!(self, "call {} is cancelled", over.2);
+                    // Also by a word that was meant for another call of the same id.
+                    call.may_be_cancelled |= session.cancels.iter().any(|(_, id)| *id == call.id);
                     if call.may_be_cancelled && session.is_alive {
                         // Cancelled, or timed out, which is answered.
                         let times_out = self.now.ms - call.called_ms >= self.config.request_timeout_ms;
@@ -72,7 +74,7 @@ impl Sim {
                 assert!(!*answered, "a request has one answer");
                 *answered = true;
             }
-            Ask::Notified(_) => {}
+            Ask::Notified(_) | Ask::LogLevel(..) => {}
         }
     }
 

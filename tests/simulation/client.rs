@@ -174,10 +174,10 @@ impl Sim {
                 let exchange = self.sockets[socket].exchanges.len();
                 let (stream, sequence) = (id.stream, id.sequence);
                 model.rewinds.push(Rewind { stream, sequence, socket, exchange });
+                model.disturbed_step = self.step;
                 Asked::Cursor(cursor)
             }
         };
-        model.disturbed_step = self.step;
         let line = self.session_line(session);
         let request =
             format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{line}{field}\r\n");

@@ -424,6 +424,10 @@ impl Model {
                     && rewind.sequence <= first.sequence
                     && rewind.may_follow(first.step, sockets)
             });
+            // The event a cursor names may be evicted, and with it what its client's coming back proves.
+            let forgotten =
+                moment.evicts && rewinds.iter().any(|rewind| rewind.may_follow(first.step, sockets));
+            let rewound = rewound || forgotten;
             let again = former.socket != socket && (rewound || doubted(first.end, first.step, first.socket));
             assert!(again, "given to two GETs: {json}");
         }

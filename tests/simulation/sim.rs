@@ -244,6 +244,9 @@ impl Sim {
                 let socket = self.keys.remove(&(shard, moved.conn)).expect("a connection of this shard");
                 note!(self, "socket {socket} leaves shard {shard} for {:?}", moved.shard);
                 assert!(self.sockets[socket].in_flight.is_none(), "moved with a write in flight");
+                if !self.is_calm && self.rng.percent(3) {
+                    return self.stray(shard, socket, moved.refusal);
+                }
                 self.sockets[socket].place = Place::Mail;
                 let to = usize::from(moved.shard.0);
                 assert_ne!(to, shard, "moved to where it is");
@@ -263,6 +266,17 @@ impl Sim {
                 }
             }
         }
+    }
+
+    /// The other shard's mailbox is full: the shell refuses the connection and closes it.
+    fn stray(&mut self, shard: usize, socket: usize, refusal: &'static [u8]) {
+        assert!(refusal.starts_with(b"HTTP/1.1 503 "));
+        note!(self, "socket {socket} finds no room");
+        let entry = &mut self.sockets[socket];
+        entry.place = Place::Closed;
+        entry.eof_seen = true;
+        self.shards[shard].strayed();
+        self.saw_end(socket);
     }
 
     fn begin_close(&mut self, shard: usize, key: ConnKey, ending: Ending) {

@@ -18,8 +18,8 @@ pub mod http;
 
 use bytes::Bytes;
 use moorline::core::{
-    Ask, Call, CallKey, ConnKey, Effect, Ending, Entropy, Interest, Notification, NotificationKind, Now,
-    Piece, SessionKey, ShardId, Tell,
+    Ask, Call, CallKey, ConnKey, Effect, Ending, Entropy, Interest, LogLevel, Notification, NotificationKind,
+    Now, Piece, SessionKey, ShardId, Tell,
     census::Census,
     config::CoreConfig,
     http::{Binding, Policy},
@@ -42,6 +42,10 @@ pub struct World {
     pub told: Vec<String>,
     /// Cancelled calls.
     pub cancelled: Vec<CallKey>,
+    /// Sessions whose clients said `initialized`.
+    pub initialized: Vec<SessionKey>,
+    /// Log levels the backend was told of.
+    pub log_levels: Vec<(SessionKey, LogLevel)>,
     /// Sessions the backend was told the end of.
     pub ended: Vec<SessionKey>,
     /// Whether `initialize` is answered by itself.
@@ -101,6 +105,8 @@ impl World {
             clients: Vec::new(),
             calls: Vec::new(),
             told: Vec::new(),
+            initialized: Vec::new(),
+            log_levels: Vec::new(),
             cancelled: Vec::new(),
             ended: Vec::new(),
             answers_initialize: true,
@@ -339,6 +345,10 @@ impl World {
                 self.calls.retain(|(at, call)| *at != shard || call.key != key);
                 self.cancelled.push(key);
             }
+            Ask::Notified(notified) if notified.method.as_str() == "notifications/initialized" => {
+                self.initialized.push(notified.session);
+            }
+            Ask::LogLevel(session, level) => self.log_levels.push((session, level)),
             Ask::Notified(notified) => self.told.push(notified.method.as_str().to_owned()),
             Ask::SessionEnded(session) => self.ended.push(session),
             other => self.told.push(format!("{other:?}")),

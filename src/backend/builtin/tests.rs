@@ -4,7 +4,7 @@ use super::super::rig::{Rig, call};
 use super::*;
 use crate::core::seam::{Ask, NotificationKind, Revision, Tell};
 use crate::shell::backend::Backend as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -52,8 +52,8 @@ fn it_advertises_what_it_has() {
     let said = result("initialize", "{}");
     assert_eq!(
         said["capabilities"],
-        json!({"logging": {}, "prompts": {"listChanged": true}, "resources": {"listChanged": true},
-               "tools": {"listChanged": true}})
+        json!({"logging": {}, "prompts": {"listChanged": true},
+               "resources": {"subscribe": false, "listChanged": true}, "tools": {"listChanged": true}})
     );
     assert_eq!(said["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
 }

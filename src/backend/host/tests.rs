@@ -3,9 +3,9 @@
 use super::super::rig::{Rig, call, method, session};
 use super::super::{ServerInfo, notification, service};
 use super::*;
-use crate::core::seam::{LogLevel, NotificationKind, Notified, Revision};
+use crate::core::seam::{ClientFeatures, LogLevel, NotificationKind, Notified, Revision};
 use serde_json::json;
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Duration};
 use tokio::sync::oneshot;
 
 /// A service whose handlers do what the method says.
@@ -14,6 +14,9 @@ struct Puppet {
     gates: RefCell<HashMap<u32, oneshot::Receiver<()>>>,
     contexts: RefCell<Vec<Context>>,
     seen: Rc<RefCell<Vec<String>>>,
+    outlet: Rc<Cell<Option<Outlet>>>,
+    /// Says something when it starts.
+    speaks: bool,
 }
 
 impl Puppet {
@@ -33,7 +36,7 @@ impl Puppet {
 
 impl Service for Puppet {
     fn info(&self) -> ServerInfo {
-        ServerInfo { title: Some("Puppet".into()), ..ServerInfo::new("puppet", "9") }
+        ServerInfo::new("puppet", "9")
     }
 
     async fn call(&self, request: Request, context: Context) -> Result<Reply, RpcError> {
@@ -70,6 +73,15 @@ impl Service for Puppet {
                 self.contexts.borrow_mut().push(context);
                 Ok(Reply::empty())
             }
+            "subscribe" => Ok(Reply::subscribed("a:b")),
+            "unsubscribe" => Ok(Reply::unsubscribed("a:b")),
+            "meta" => Reply::of(&json!([context.meta(), request.meta()])),
+            "close" => {
+                context.close_stream(Duration::from_millis(1500));
+                context.close_listeners(Duration::from_secs(2));
+                context.resource_updated("a:b");
+                Ok(Reply::empty())
+            }
             "keep" => {
                 self.contexts.borrow_mut().push(context.clone());
                 context.unless_cancelled(std::future::pending::<()>()).await;
@@ -77,6 +89,17 @@ impl Service for Puppet {
             }
             _ => Err(service::method_not_found(&request)),
         }
+    }
+
+    fn started(&self, outlet: Outlet) {
+        if self.speaks {
+            outlet.notify_all(notification::tools_list_changed());
+        }
+        self.outlet.set(Some(outlet));
+    }
+
+    fn session_started(&self, initialize: &Request) {
+        self.seen.borrow_mut().push(format!("began at {}", initialize.revision.date()));
     }
 
     fn notified(&self, notified: &Notified) {
@@ -227,6 +250,7 @@ fn the_end_of_a_session_cancels_its_calls_and_no_others() {
         params: None,
         progress_token: None,
         revision: Revision::NEWEST,
+        client: ClientFeatures::default(),
     }));
     rig.ask(Ask::SessionEnded(session(0)));
     rig.poll();
@@ -270,6 +294,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         params: None,
         progress_token: None,
         revision: Revision::V2024_11_05,
+        client: ClientFeatures::default(),
     };
     let is_progress =
         |tell: &Tell| matches!(tell, Tell::Notify(_, n) if n.kind == NotificationKind::Progress);
@@ -283,6 +308,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         params: None,
         progress_token: Some("7".into()),
         revision: Revision::V2024_11_05,
+        client: ClientFeatures::default(),
     };
     rig.ask(Ask::Call(request));
     let told = rig.take();
@@ -325,6 +351,8 @@ fn the_host_answers_initialize() {
         assert_eq!(answer["protocolVersion"], revision.date());
         assert_eq!(answer["serverInfo"]["name"], "puppet");
     }
+    let seen = rig.host.service.seen.borrow().join(" ");
+    assert_eq!(seen, "began at 2024-11-05 began at 2025-03-26 began at 2025-06-18 began at 2025-11-25");
     assert_eq!(rig.host.workers.len(), 0, "no handler ran");
 }
 
@@ -345,4 +373,61 @@ fn notifications_reach_the_service_and_may_panic() {
     }
     assert_eq!(*seen.borrow(), ["notifications/roots/list_changed"]);
     assert!(rig.take().is_empty());
+}
+
+#[test]
+fn a_service_speaks_on_its_own_once_the_shard_runs() {
+    let puppet = Puppet { speaks: true, ..Puppet::default() };
+    let outlet = Rc::clone(&puppet.outlet);
+    let mut rig = Rig::new(puppet);
+    assert!(matches!(&rig.take()[..], [Tell::Broadcast(_)]), "it spoke as soon as it could");
+
+    let outlet = outlet.take().expect("the service has started");
+    rig.wakes();
+    outlet.resource_updated("a:b");
+    outlet.notify_session(session(3), notification::tools_list_changed());
+    assert_eq!(rig.wakes(), 1);
+    rig.poll();
+    let told = rig.take();
+    assert!(
+        matches!(&told[0], Tell::Broadcast(it) if it.kind == NotificationKind::ResourceUpdated("a:b".into()))
+    );
+    assert!(matches!(&told[1], Tell::Announce(key, _) if *key == session(3)));
+}
+
+#[test]
+fn subscriptions_are_answers_for_the_core_to_make() {
+    let mut rig = Rig::new(Puppet::default());
+    rig.call(1, "subscribe", None);
+    rig.call(2, "unsubscribe", None);
+    let told = rig.take();
+    assert!(matches!(&told[0], Tell::Subscribe(key, uri) if *key == call(1) && **uri == *"a:b"), "{told:?}");
+    assert!(
+        matches!(&told[1], Tell::Unsubscribe(key, uri) if *key == call(2) && **uri == *"a:b"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn the_meta_of_a_request_is_read_when_it_is_wanted() {
+    let mut rig = Rig::new(Puppet::default());
+    rig.call(0, "meta", Some(r#"{"_meta":{"progressToken":1,"a":{}},"b":2}"#));
+    assert_eq!(rig.answer(0).unwrap(), json!([{"progressToken": 1, "a": {}}, {"progressToken": 1, "a": {}}]));
+    for params in [None, Some("{}"), Some("[]"), Some(r#"{"_meta":3}"#)] {
+        rig.call(0, "meta", params);
+        assert_eq!(rig.answer(0).unwrap(), json!([{}, {}]));
+    }
+}
+
+#[test]
+fn streams_are_closed_and_updates_told_before_the_answer() {
+    let mut rig = Rig::new(Puppet::default());
+    rig.call(0, "close", None);
+    let told = rig.take();
+    assert!(matches!(told[0], Tell::CloseStream(key, 1500) if key == call(0)), "{told:?}");
+    assert!(matches!(told[1], Tell::CloseListeners(key, 2000) if key == session(0)), "{told:?}");
+    assert!(
+        matches!(&told[2], Tell::Broadcast(it) if it.kind == NotificationKind::ResourceUpdated("a:b".into()))
+    );
+    assert!(matches!(told[3], Tell::Respond(..)), "{told:?}");
 }

@@ -18,7 +18,8 @@ export class Checks {
       console.log(`ok   ${this.#client}: ${name}`);
     } catch (error) {
       this.#failed += 1;
-      console.log(`FAIL ${this.#client}: ${name}: ${error?.stack ?? error}`);
+      const cause = error?.cause ? `; cause: ${error.cause.stack ?? error.cause}` : '';
+      console.log(`FAIL ${this.#client}: ${name}: ${error?.stack ?? error}${cause}`);
     }
   }
 

@@ -1,0 +1,606 @@
+//! Between calls of clients and lines of children, for both modes.
+//!
+//! Owns the children of a shard and everything that is under way to or from them: calls of clients, requests of our own,
+//! requests of children to clients. It rewrites ids and progress tokens, answers what needs no decision, and leaves to
+//! the modes whom a message of a child concerns.
+//!
+//! Invariants: `by_call` holds exactly the clients' calls that are in some link's `flights`; `asked` and the links' `asks`
+//! hold the same requests. Ids given to a child are never used again, so an answer that comes too late names nothing and is
+//! dropped and counted. When a child is gone, so is everything that was under way with it, and everybody was told.
+//!
+//! About 150 bytes per call in flight. O(1) per message.
+
+use super::{
+    voice::{Voice, printable},
+    wire,
+};
+use crate::{
+    core::{
+        jsonrpc::{self, Body, Message, RpcError},
+        seam::{
+            Call, CallKey, LogLevel, Notification, NotificationKind, Notified, Revision, ServerMethod,
+            ServerRequest, ServerRequestId, SessionKey, Tell,
+        },
+    },
+    limits::CHILD_ASKS_MAX,
+    shell::child::{ChildId, Children, Event, Full, Line, Program},
+};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    task::Context,
+    time::{Duration, Instant},
+};
+
+/// Code of errors that this server makes, not the child.
+const SERVER_ERROR: i32 = -32000;
+/// How much of a line that is no message is quoted in the log.
+const QUOTE_BYTES_MAX: usize = 200;
+
+pub(super) struct Bridge {
+    children: Children,
+    links: HashMap<ChildId, Link>,
+    by_call: HashMap<CallKey, (ChildId, u64)>,
+    asked: HashMap<ServerRequestId, (ChildId, Bytes)>,
+    asks_made: u64,
+    ask_timeout_ms: u64,
+    events: Vec<(ChildId, Event)>,
+    pub(super) counters: Counters,
+}
+
+/// What happened on one shard. Logged when it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) children_started: u64,
+    pub(super) children_ended: u64,
+    pub(super) sessions_refused: u64,
+    /// Calls that failed because their child takes no more.
+    pub(super) calls_refused: u64,
+    /// Calls that failed because their child was gone.
+    pub(super) calls_failed: u64,
+    /// Answers to calls that were cancelled or answered already.
+    pub(super) answers_late: u64,
+    /// Lines that are no message, or too long.
+    pub(super) lines_skipped: u64,
+    /// Messages of children that concern nobody.
+    pub(super) messages_dropped: u64,
+    /// Messages to children that take no more.
+    pub(super) messages_unsent: u64,
+    /// Requests of children that could not be passed on.
+    pub(super) asks_refused: u64,
+}
+
+/// What is under way with one child.
+struct Link {
+    flights: HashMap<u64, Flight>,
+    /// Of those, calls that a message of the child may belong to.
+    calls: usize,
+    requests_made: u64,
+    /// By the child's own ids, as it wrote them.
+    asks: HashMap<Bytes, ServerRequestId>,
+    voice: Voice,
+}
+
+enum Flight {
+    Client(ClientCall),
+    Own(Own),
+}
+
+struct ClientCall {
+    key: CallKey,
+    session: SessionKey,
+    /// The client's progress token, as it wrote it.
+    token: Option<Bytes>,
+    purpose: Purpose,
+}
+
+/// Why a call has to be looked at when it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It has not.
+    Plain,
+    Initialize,
+    Subscribe(Arc<str>),
+}
+
+impl Purpose {
+    /// The resource it subscribes to.
+    pub(super) fn subscribed(&self) -> Option<Arc<str>> {
+        match self {
+            Purpose::Subscribe(uri) => Some(uri.clone()),
+            Purpose::Plain | Purpose::Initialize => None,
+        }
+    }
+}
+
+/// A request of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    Initialize,
+    /// Whatever the answer is, nothing follows from it.
+    Setting,
+}
+
+/// Whether a call is under way now. If not, it was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forwarded {
+    Yes,
+    No,
+}
+
+/// What a mode has to decide about.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A client's call was answered, and the client has its answer.
+    Answered(SessionKey, Purpose, Result<Bytes, RpcError>),
+    /// A request of our own was answered.
+    Own(Own, Result<Bytes, RpcError>),
+    /// The child asks a client something.
+    Asked(ChildAsk),
+    /// The child says something that is no progress of a call.
+    Noted(Notification),
+}
+
+/// A request of a child to a client.
+#[derive(Debug)]
+pub(super) struct ChildAsk {
+    /// As the child wrote it.
+    id: Bytes,
+    method: ServerMethod,
+    params: Option<Bytes>,
+}
+
+impl Bridge {
+    pub(super) fn new(children: Children, ask_timeout_ms: u64) -> Self {
+        Bridge {
+            children,
+            links: HashMap::new(),
+            by_call: HashMap::new(),
+            asked: HashMap::new(),
+            asks_made: 0,
+            ask_timeout_ms,
+            events: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    // --- Children -----------------------------------------------------------------------------
+
+    /// Has a child started, unless there are as many as there may be.
+    pub(super) fn start(&mut self, program: &Arc<Program>) -> Option<ChildId> {
+        let child = self.children.start(program)?;
+        self.counters.children_started += 1;
+        self.links.insert(child, Link::new());
+        Some(child)
+    }
+
+    /// Lets a child end. What is under way with it fails.
+    pub(super) fn end(&mut self, child: ChildId, grace: Duration, out: &mut Vec<Tell>) {
+        self.children.end(child, grace);
+        self.abandon(child, out);
+    }
+
+    pub(super) fn end_all(&mut self, grace: Duration) {
+        self.children.end_all(grace);
+    }
+
+    pub(super) fn children(&self) -> &Children {
+        &self.children
+    }
+
+    /// What the woken children did. The vector is to be given back with [`keep`](Self::keep).
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<(ChildId, Event)> {
+        let mut events = std::mem::take(&mut self.events);
+        self.children.poll(cx, &mut events);
+        events
+    }
+
+    /// Keeps an emptied vector for its capacity.
+    pub(super) fn keep(&mut self, events: Vec<(ChildId, Event)>) {
+        self.events = events;
+    }
+
+    /// Everything that was under way with a child fails at once, and what it still says is not heard.
+    pub(super) fn abandon(&mut self, child: ChildId, out: &mut Vec<Tell>) {
+        let Some(link) = self.links.remove(&child) else { return };
+        for flight in link.flights.into_values() {
+            if let Flight::Client(call) = flight {
+                self.by_call.remove(&call.key);
+                self.counters.calls_failed += 1;
+                out.push(Tell::Respond(call.key, Err(child_gone())));
+            }
+        }
+        for ask in link.asks.into_values() {
+            self.asked.remove(&ask);
+        }
+    }
+
+    // --- To a child ---------------------------------------------------------------------------
+
+    /// Passes a client's call on to a child. It fails at once if the child takes no more.
+    pub(super) fn forward(
+        &mut self,
+        child: ChildId,
+        call: Call,
+        purpose: Purpose,
+        out: &mut Vec<Tell>,
+    ) -> Forwarded {
+        let Some(link) = self.links.get_mut(&child) else {
+            self.counters.calls_failed += 1;
+            out.push(Tell::Respond(call.key, Err(child_gone())));
+            return Forwarded::No;
+        };
+        let id = link.next_id();
+        let params = match (call.params, &purpose, &call.progress_token) {
+            (Some(params), Purpose::Initialize, _) => Some(wire::with_revision(&params, call.revision)),
+            (Some(params), _, Some(_)) => Some(wire::with_token(&params, id)),
+            (params, ..) => params,
+        };
+        let line = wire::request(id, call.method.as_str(), params.as_deref());
+        if self.children.send(child, line) == Err(Full) {
+            self.counters.calls_refused += 1;
+            out.push(Tell::Respond(call.key, Err(child_is_full())));
+            return Forwarded::No;
+        }
+        link.calls += usize::from(purpose != Purpose::Initialize);
+        let flight = ClientCall { key: call.key, session: call.session, token: call.progress_token, purpose };
+        link.flights.insert(id, Flight::Client(flight));
+        self.by_call.insert(call.key, (child, id));
+        Forwarded::Yes
+    }
+
+    /// Stops a client's call. What it was for, if it was under way.
+    pub(super) fn cancel(&mut self, call: CallKey) -> Option<(ChildId, SessionKey, Purpose)> {
+        let (child, id) = self.by_call.remove(&call)?;
+        let flight = self.links.get_mut(&child)?.land(id);
+        let Some(Flight::Client(call)) = flight else { return None };
+        // A client must not cancel its initialize, and a child whose session is gone ends anyway.
+        if call.purpose != Purpose::Initialize {
+            let params = format!(r#"{{"requestId":{id}}}"#);
+            self.tell(child, wire::notification("notifications/cancelled", Some(params.as_bytes())));
+        }
+        Some((child, call.session, call.purpose))
+    }
+
+    /// Asks a child something on our own behalf.
+    pub(super) fn request(&mut self, child: ChildId, method: &str, params: &[u8], own: Own) {
+        let Some(link) = self.links.get_mut(&child) else { return };
+        let id = link.next_id();
+        link.flights.insert(id, Flight::Own(own));
+        self.tell(child, wire::request(id, method, Some(params)));
+    }
+
+    /// Tells a child which log messages are wanted.
+    pub(super) fn request_log_level(&mut self, child: ChildId, level: LogLevel) {
+        let params = format!(r#"{{"level":"{}"}}"#, level.name());
+        self.request(child, "logging/setLevel", params.as_bytes(), Own::Setting);
+    }
+
+    /// Passes a client's notification on to a child.
+    pub(super) fn notify(&mut self, child: ChildId, notified: &Notified) {
+        self.tell(child, wire::notification(notified.method.as_str(), notified.params.as_deref()));
+    }
+
+    /// Tells a child a notification of our own.
+    pub(super) fn notify_own(&mut self, child: ChildId, method: &str) {
+        self.tell(child, wire::notification(method, None));
+    }
+
+    /// Gives a child the answer to a request it made of a client.
+    pub(super) fn answered(&mut self, request: ServerRequestId, outcome: &Result<Bytes, RpcError>) {
+        let Some((child, id)) = self.asked.remove(&request) else { return };
+        if let Some(link) = self.links.get_mut(&child) {
+            link.asks.remove(&id);
+        }
+        self.tell(child, wire::answer(&id, outcome));
+    }
+
+    /// Makes a child's request of a client.
+    pub(super) fn ask(
+        &mut self,
+        child: ChildId,
+        ask: ChildAsk,
+        session: SessionKey,
+        call: Option<CallKey>,
+        out: &mut Vec<Tell>,
+    ) {
+        let Some(link) = self.links.get_mut(&child) else { return };
+        if link.asks.len() >= CHILD_ASKS_MAX || link.asks.contains_key(&ask.id) {
+            return self.refuse_ask(child, &ask, "too many requests wait for this client");
+        }
+        self.asks_made += 1;
+        let id = ServerRequestId(self.asks_made);
+        link.asks.insert(ask.id.clone(), id);
+        self.asked.insert(id, (child, ask.id));
+        let timeout_ms = self.ask_timeout_ms;
+        out.push(Tell::Request(ServerRequest {
+            id,
+            session,
+            call,
+            method: ask.method,
+            params: ask.params,
+            timeout_ms,
+        }));
+    }
+
+    /// Tells a child that its request reaches no client.
+    pub(super) fn refuse_ask(&mut self, child: ChildId, ask: &ChildAsk, reason: &'static str) {
+        self.counters.asks_refused += 1;
+        self.tell(child, wire::answer(&ask.id, &Err(failure(reason))));
+    }
+
+    fn tell(&mut self, child: ChildId, line: Bytes) {
+        if self.children.send(child, line) == Err(Full) {
+            self.counters.messages_unsent += 1;
+        }
+    }
+
+    // --- From a child -------------------------------------------------------------------------
+
+    /// The one call that what a child says belongs to. `None` if there is none, or more than one.
+    pub(super) fn only_call(&self, child: ChildId) -> Option<(CallKey, SessionKey)> {
+        let link = self.links.get(&child).filter(|link| link.calls == 1)?;
+        link.flights.values().find_map(|flight| match flight {
+            Flight::Client(call) if call.purpose != Purpose::Initialize => Some((call.key, call.session)),
+            Flight::Client(_) | Flight::Own(_) => None,
+        })
+    }
+
+    /// A child wrote a line: does what needs no decision and gives the rest.
+    pub(super) fn hear(&mut self, child: ChildId, line: Line, out: &mut Vec<Tell>) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        if !self.links.contains_key(&child) {
+            return heard;
+        }
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::TooLong(start) => {
+                self.skipped(child, "a line of its standard output is longer than --max-message", &start);
+                return heard;
+            }
+        };
+        match jsonrpc::parse(&line) {
+            Ok(Body::Single(message)) => heard.extend(self.hear_message(child, &line, message, out)),
+            Ok(Body::Batch(messages)) => {
+                for message in messages {
+                    match message {
+                        Ok(message) => heard.extend(self.hear_message(child, &line, message, out)),
+                        Err(error) => self.skipped(child, &error.error.message, &line),
+                    }
+                }
+            }
+            Err(error) => self.skipped(child, &error.error.message, &line),
+        }
+        heard
+    }
+
+    /// A child wrote a line to its standard error.
+    pub(super) fn log(&mut self, child: ChildId, line: &Line) {
+        let (bytes, is_cut) = match line {
+            Line::Whole(bytes) => (bytes, ""),
+            Line::TooLong(bytes) => (bytes, "…"),
+        };
+        self.speak(child, |left_out| {
+            let text = printable(bytes, usize::MAX);
+            tracing::info!(target: "moorline::child", %child, left_out, "{text}{is_cut}");
+        });
+    }
+
+    /// A child's log message that is for no session.
+    pub(super) fn log_message(&mut self, child: ChildId, message: &Notification) {
+        self.speak(child, |left_out| {
+            let text = printable(&message.json, QUOTE_BYTES_MAX);
+            tracing::info!(target: "moorline::child", %child, left_out, "logs: {text}");
+        });
+    }
+
+    fn hear_message(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        message: Message<'_>,
+        out: &mut Vec<Tell>,
+    ) -> Option<Heard> {
+        match message {
+            Message::Response { id, outcome } => self.hear_answer(child, line, id, outcome, out),
+            Message::Request { id, method, params } => self.hear_request(child, line, id, &method, params),
+            Message::Notification { method, params } => {
+                self.hear_notification(child, line, &method, params, out)
+            }
+        }
+    }
+
+    fn hear_answer(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        id: Option<&str>,
+        outcome: Result<&RawValue, &RawValue>,
+        out: &mut Vec<Tell>,
+    ) -> Option<Heard> {
+        let number = id.and_then(|id| id.parse().ok());
+        let flight = number.and_then(|number| self.links.get_mut(&child)?.land(number));
+        let malformed = || failure("the server behind this one answered with a malformed error");
+        let answer = outcome
+            .map(|result| line.slice_ref(result.get().as_bytes()))
+            .map_err(|error| RpcError::from_json(error).unwrap_or_else(malformed));
+        match flight {
+            Some(Flight::Client(call)) => {
+                self.by_call.remove(&call.key);
+                out.push(Tell::Respond(call.key, answer.clone()));
+                (call.purpose != Purpose::Plain).then_some(Heard::Answered(
+                    call.session,
+                    call.purpose,
+                    answer,
+                ))
+            }
+            Some(Flight::Own(own)) => Some(Heard::Own(own, answer)),
+            None => {
+                self.counters.answers_late += 1;
+                None
+            }
+        }
+    }
+
+    fn hear_request(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        id: &str,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Option<Heard> {
+        if method == "ping" {
+            self.tell(child, wire::answer(id.as_bytes(), &Ok(Bytes::from_static(b"{}"))));
+            return None;
+        }
+        let Some(known) = wire::server_method(method) else {
+            let error = RpcError::method_not_found(method);
+            self.tell(child, wire::answer(id.as_bytes(), &Err(error)));
+            return None;
+        };
+        let params = params.map(|params| line.slice_ref(params.get().as_bytes()));
+        Some(Heard::Asked(ChildAsk { id: Bytes::copy_from_slice(id.as_bytes()), method: known, params }))
+    }
+
+    fn hear_notification(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        method: &str,
+        params: Option<&RawValue>,
+        out: &mut Vec<Tell>,
+    ) -> Option<Heard> {
+        match method {
+            "notifications/progress" => {
+                self.hear_progress(child, line, params, out);
+                None
+            }
+            "notifications/cancelled" => self.hear_cancellation(child, line, params).map(Heard::Noted),
+            _ => {
+                let kind = wire::kind_of(method, params);
+                Some(Heard::Noted(Notification { kind, json: alone(line, method, params) }))
+            }
+        }
+    }
+
+    fn hear_progress(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        params: Option<&RawValue>,
+        out: &mut Vec<Tell>,
+    ) {
+        let call = params.zip(wire::progress_token(params)).and_then(|(params, written)| {
+            let flight = self.links.get(&child)?.flights.get(&written.parse().ok()?)?;
+            let Flight::Client(ClientCall { key, token: Some(token), .. }) = flight else { return None };
+            Some((*key, rewritten(line, "notifications/progress", params, written, token)))
+        });
+        let Some((key, json)) = call else {
+            self.counters.messages_dropped += 1;
+            return;
+        };
+        out.push(Tell::Notify(key, Notification { kind: NotificationKind::Progress, json }));
+    }
+
+    /// The child does not want the answer to a request of its own any more: the client is told so.
+    fn hear_cancellation(
+        &mut self,
+        child: ChildId,
+        line: &Bytes,
+        params: Option<&RawValue>,
+    ) -> Option<Notification> {
+        let written = wire::cancelled_request(params)?;
+        let request = self.links.get_mut(&child)?.asks.remove(written.as_bytes())?;
+        self.asked.remove(&request);
+        let number = itoa::Buffer::new().format(request.0).to_owned();
+        let json = rewritten(line, "notifications/cancelled", params?, written, number.as_bytes());
+        Some(Notification { kind: NotificationKind::Other, json })
+    }
+
+    fn skipped(&mut self, child: ChildId, reason: &str, line: &[u8]) {
+        self.counters.lines_skipped += 1;
+        self.speak(child, |left_out| {
+            let start = printable(line, QUOTE_BYTES_MAX);
+            tracing::warn!(%child, left_out, reason, "skipped what a child wrote: {start}");
+        });
+    }
+
+    fn speak(&mut self, child: ChildId, write: impl FnOnce(u64)) {
+        let voice = self.links.get_mut(&child).map(|link| &mut link.voice);
+        if let Some(left_out) = voice.and_then(|voice| voice.admit(Instant::now())) {
+            write(left_out);
+        }
+    }
+}
+
+/// A notification on its own: it passes as it was written, unless it was one of several on a line.
+fn alone(line: &Bytes, method: &str, params: Option<&RawValue>) -> Bytes {
+    if is_batch(line) {
+        return jsonrpc::notification(method, params.map(|params| params.get().as_bytes()));
+    }
+    line.clone()
+}
+
+/// The same with a part of its params replaced.
+fn rewritten(line: &Bytes, method: &str, params: &RawValue, part: &str, replacement: &[u8]) -> Bytes {
+    if is_batch(line) {
+        let params = line.slice_ref(params.get().as_bytes());
+        return jsonrpc::notification(method, Some(&wire::splice(&params, part, replacement)));
+    }
+    wire::splice(line, part, replacement)
+}
+
+fn is_batch(line: &Bytes) -> bool {
+    line.trim_ascii_start().first() == Some(&b'[')
+}
+
+impl Link {
+    fn new() -> Self {
+        Link {
+            flights: HashMap::new(),
+            calls: 0,
+            requests_made: 0,
+            asks: HashMap::new(),
+            voice: Voice::new(Instant::now()),
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.requests_made += 1;
+        self.requests_made
+    }
+
+    /// A request is over.
+    fn land(&mut self, id: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&id)?;
+        if let Flight::Client(call) = &flight {
+            self.calls -= usize::from(call.purpose != Purpose::Initialize);
+        }
+        Some(flight)
+    }
+}
+
+pub(super) fn failure(message: &'static str) -> RpcError {
+    RpcError { code: SERVER_ERROR, message: message.into(), data: None }
+}
+
+pub(super) fn child_gone() -> RpcError {
+    failure("the server behind this one has ended")
+}
+
+fn child_is_full() -> RpcError {
+    failure("the server behind this one takes no more requests at present")
+}
+
+/// The `initialize` of a child that is shared by all sessions. Roots are left out: they are a client's own.
+pub(super) fn own_initialize() -> Vec<u8> {
+    format!(
+        r#"{{"protocolVersion":"{}","capabilities":{{"sampling":{{}},"elicitation":{{"form":{{}},"url":{{}}}}}},"clientInfo":{{"name":"moorline","version":"{}"}}}}"#,
+        Revision::NEWEST.date(),
+        env!("CARGO_PKG_VERSION")
+    )
+    .into_bytes()
+}

@@ -1,0 +1,405 @@
+//! A few children for all sessions of a shard.
+//!
+//! Owns a place for each child, which outlives it: who is served there, what they are subscribed to, what they want to see of
+//! its log. A child is initialised once, by us, and its answer kept; a session costs an entry in two maps. A child that
+//! ends is started again, after a wait that doubles with each failure; calls under way fail, sessions go on, and the new
+//! child is told their subscriptions and log level.
+//!
+//! Who hears what: changed lists concern everybody of the place, an updated resource its subscribers. A request to a client
+//! and a log message belong to the one call that is under way with the child; if there are more, or none, the child gets an
+//! error and the message goes to our log, because a guess would give one client's words to another.
+
+use super::{
+    Common,
+    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize},
+    fanout::Fanout,
+    levels::Levels,
+    subscriptions::{Change, Subscriptions},
+    wire::{self, Greeting},
+};
+use crate::{
+    core::{
+        jsonrpc::RpcError,
+        seam::{Call, CallKey, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell},
+    },
+    limits::{CHILD_GREETINGS_WAITING_MAX, CHILD_RESTART_MS_MAX, CHILD_RESTART_MS_MIN},
+    shell::child::{ChildId, Event},
+};
+use bytes::Bytes;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub(super) struct Shared {
+    places: Vec<Place>,
+    by_session: HashMap<SessionKey, usize>,
+    by_child: HashMap<ChildId, usize>,
+    fanout: Fanout,
+}
+
+/// What is left of a child when it ends.
+#[derive(Default)]
+struct Place {
+    state: State,
+    /// Of the last child that gave one: a session can begin while the next one starts.
+    greeting: Option<Greeting>,
+    members: HashSet<SessionKey>,
+    /// Clients whose `initialize` waits for the first greeting.
+    waiting: Vec<Call>,
+    subscriptions: Subscriptions,
+    levels: Levels,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    /// No child has been started yet.
+    #[default]
+    Empty,
+    /// Its answer to `initialize` is expected until then.
+    Starting(ChildId, Instant),
+    /// It serves, since then.
+    Serving(ChildId, Instant),
+    /// The next one is started then.
+    Waiting(Instant),
+}
+
+impl Shared {
+    /// Places for `count` children, which are started at the first poll.
+    pub(super) fn new(count: usize) -> Self {
+        Shared {
+            places: std::iter::repeat_with(Place::default).take(count).collect(),
+            by_session: HashMap::new(),
+            by_child: HashMap::new(),
+            fanout: Fanout::default(),
+        }
+    }
+
+    // --- Clients ------------------------------------------------------------------------------
+
+    pub(super) fn call(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+        if call.method.as_str() == "initialize" {
+            return self.begin(common, call, out);
+        }
+        let Some(&at) = self.by_session.get(&call.session) else {
+            return out.push(Tell::Respond(call.key, Err(restarting())));
+        };
+        match self.places[at].state {
+            State::Serving(child, _) => self.pass_on(common, at, child, call, out),
+            State::Empty | State::Starting(..) | State::Waiting(_) => {
+                common.bridge.counters.calls_failed += 1;
+                out.push(Tell::Respond(call.key, Err(restarting())));
+            }
+        }
+    }
+
+    /// A session begins where the fewest are.
+    fn begin(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+        let fewest = (0..self.places.len()).min_by_key(|at| self.places[*at].members.len());
+        let at = fewest.expect("a shard has a place");
+        let place = &mut self.places[at];
+        if place.greeting.is_none() && place.waiting.len() >= CHILD_GREETINGS_WAITING_MAX {
+            common.bridge.counters.sessions_refused += 1;
+            return out.push(Tell::Refuse(call.key));
+        }
+        self.by_session.insert(call.session, at);
+        place.members.insert(call.session);
+        match &place.greeting {
+            Some(greeting) => out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision)))),
+            None => place.waiting.push(call),
+        }
+    }
+
+    fn pass_on(&mut self, common: &mut Common, at: usize, child: ChildId, call: Call, out: &mut Vec<Tell>) {
+        let uri = || call.params.as_deref().and_then(wire::uri_of);
+        let subscriptions = &mut self.places[at].subscriptions;
+        let (change, purpose) = match call.method.as_str() {
+            "resources/subscribe" => match uri() {
+                Some(uri) => (subscriptions.subscribe(call.session, &uri), Purpose::Subscribe(uri)),
+                None => (Change::Forward, Purpose::Plain),
+            },
+            "resources/unsubscribe" => match uri() {
+                Some(uri) => (subscriptions.unsubscribe(call.session, &uri), Purpose::Plain),
+                None => (Change::Forward, Purpose::Plain),
+            },
+            _ => (Change::Forward, Purpose::Plain),
+        };
+        match change {
+            Change::Forward => {
+                let (session, uri) = (call.session, purpose.subscribed());
+                if common.bridge.forward(child, call, purpose, out) == Forwarded::No
+                    && let Some(uri) = uri
+                {
+                    self.places[at].subscriptions.unsubscribe(session, &uri);
+                }
+            }
+            Change::None => out.push(Tell::Respond(call.key, Ok(Bytes::from_static(b"{}")))),
+            Change::Refused => {
+                let error = failure("this session has too many subscriptions");
+                out.push(Tell::Respond(call.key, Err(error)));
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, common: &mut Common, call: CallKey) {
+        for place in &mut self.places {
+            place.waiting.retain(|waiting| waiting.key != call);
+        }
+        if let Some((child, session, Purpose::Subscribe(uri))) = common.bridge.cancel(call) {
+            self.unsubscribe(common, child, session, &uri);
+        }
+    }
+
+    /// Only what a client says about progress of a request that the child made concerns the child: its other
+    /// notifications are about a client of its own, which it has not.
+    pub(super) fn notified(&mut self, common: &mut Common, notified: &Notified) {
+        if notified.method.as_str() != "notifications/progress" {
+            return;
+        }
+        if let Some(child) = self.by_session.get(&notified.session).and_then(|at| self.places[*at].child()) {
+            common.bridge.notify(child, notified);
+        }
+    }
+
+    pub(super) fn log_level(&mut self, common: &mut Common, session: SessionKey, level: LogLevel) {
+        let Some(&at) = self.by_session.get(&session) else { return };
+        if self.places[at].levels.set(session, level) {
+            self.tell_level(common, at);
+        }
+    }
+
+    pub(super) fn end_session(&mut self, common: &mut Common, session: SessionKey) {
+        let Some(at) = self.by_session.remove(&session) else { return };
+        let place = &mut self.places[at];
+        place.members.remove(&session);
+        place.waiting.retain(|call| call.session != session);
+        let unwanted = place.subscriptions.end_session(session);
+        let level_has_changed = place.levels.remove(session);
+        if let Some(child) = place.child() {
+            for uri in unwanted {
+                tell_subscription(common, child, "resources/unsubscribe", &uri);
+            }
+        }
+        if level_has_changed {
+            self.tell_level(common, at);
+        }
+    }
+
+    fn unsubscribe(&mut self, common: &mut Common, child: ChildId, session: SessionKey, uri: &Arc<str>) {
+        let Some(&at) = self.by_child.get(&child) else { return };
+        if self.places[at].subscriptions.unsubscribe(session, uri) == Change::Forward {
+            tell_subscription(common, child, "resources/unsubscribe", uri);
+        }
+    }
+
+    /// The lowest level that any session asked for.
+    fn tell_level(&self, common: &mut Common, at: usize) {
+        let place = &self.places[at];
+        let takes_it = place.greeting.as_ref().is_some_and(|greeting| greeting.has_logging);
+        if let (State::Serving(child, _), Some(level), true) = (place.state, place.levels.lowest(), takes_it)
+        {
+            common.bridge.request_log_level(child, level);
+        }
+    }
+
+    // --- Children -----------------------------------------------------------------------------
+
+    pub(super) fn event(&mut self, common: &mut Common, child: ChildId, event: Event, out: &mut Vec<Tell>) {
+        match event {
+            Event::Said(line) => {
+                for heard in common.bridge.hear(child, line, out) {
+                    self.heard(common, child, heard, out);
+                }
+            }
+            Event::Logged(line) => common.bridge.log(child, &line),
+            Event::Broken => self.fail(common, child, "closed its standard input or output", out),
+            Event::Exited(status) => {
+                common.bridge.counters.children_ended += 1;
+                self.fail(common, child, &status, out);
+            }
+        }
+    }
+
+    /// Starts what is due, and hands out what is to be said to many.
+    pub(super) fn poll(&mut self, common: &mut Common, now: Instant, out: &mut Vec<Tell>) {
+        for at in 0..self.places.len() {
+            match self.places[at].state {
+                State::Empty => self.start(common, at, now),
+                State::Waiting(until) if until <= now => self.start(common, at, now),
+                State::Starting(child, until) if until <= now => {
+                    self.fail(common, child, "did not answer initialize in time", out);
+                }
+                State::Starting(..) | State::Serving(..) | State::Waiting(_) => {}
+            }
+        }
+        self.fanout.hand_out(out);
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        !self.fanout.is_empty()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let of_place = |place: &Place| match place.state {
+            State::Starting(_, until) | State::Waiting(until) => Some(until),
+            State::Empty | State::Serving(..) => None,
+        };
+        self.places.iter().filter_map(of_place).min()
+    }
+
+    fn start(&mut self, common: &mut Common, at: usize, now: Instant) {
+        if common.is_ending {
+            return;
+        }
+        let place = &mut self.places[at];
+        let Some(child) = common.bridge.start(&common.program) else {
+            // Its predecessor takes its time to end.
+            place.state = State::Waiting(now + Duration::from_millis(CHILD_RESTART_MS_MIN));
+            return;
+        };
+        place.state = State::Starting(child, now + common.start_timeout);
+        self.by_child.insert(child, at);
+        common.bridge.request(child, "initialize", &own_initialize(), Own::Initialize);
+    }
+
+    /// A child is of no more use: calls fail, and another is started after a while.
+    fn fail(&mut self, common: &mut Common, child: ChildId, reason: &str, out: &mut Vec<Tell>) {
+        common.bridge.end(child, common.grace, out);
+        let Some(at) = self.by_child.remove(&child) else { return };
+        let (place, now) = (&mut self.places[at], Instant::now());
+        place.subscriptions.forget_unconfirmed();
+        let has_proved_itself = matches!(place.state, State::Serving(_, since)
+            if now.duration_since(since).as_millis() >= u128::from(CHILD_RESTART_MS_MAX));
+        place.failures = if has_proved_itself { 1 } else { place.failures.saturating_add(1) };
+        let wait = back_off(place.failures);
+        place.state = State::Waiting(now + wait);
+        // Who waited for a first greeting is told to come again.
+        for call in place.waiting.drain(..) {
+            common.bridge.counters.sessions_refused += 1;
+            out.push(Tell::Refuse(call.key));
+        }
+        if !common.is_ending {
+            let wait_ms = wait.as_millis();
+            tracing::warn!(%child, reason, wait_ms, "a shared child ended; it is started again");
+        }
+    }
+
+    fn heard(&mut self, common: &mut Common, child: ChildId, heard: Heard, out: &mut Vec<Tell>) {
+        let Some(&at) = self.by_child.get(&child) else { return };
+        match heard {
+            Heard::Own(Own::Initialize, answer) => self.greeted(common, at, child, answer, out),
+            Heard::Own(Own::Setting, _) => {}
+            Heard::Answered(_, Purpose::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
+            Heard::Answered(session, Purpose::Subscribe(uri), Err(_)) => {
+                self.places[at].subscriptions.unsubscribe(session, &uri);
+            }
+            Heard::Answered(..) => {}
+            Heard::Asked(ask) => asked(common, child, ask, out),
+            Heard::Noted(message) => self.noted(common, at, child, message, out),
+        }
+    }
+
+    fn greeted(
+        &mut self,
+        common: &mut Common,
+        at: usize,
+        child: ChildId,
+        answer: Result<Bytes, RpcError>,
+        out: &mut Vec<Tell>,
+    ) {
+        let Some(greeting) = answer.ok().and_then(Greeting::read) else {
+            return self.fail(common, child, "refused initialize, or speaks another revision", out);
+        };
+        let place = &mut self.places[at];
+        place.state = State::Serving(child, Instant::now());
+        common.bridge.notify_own(child, "notifications/initialized");
+        for call in place.waiting.drain(..) {
+            out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision))));
+        }
+        place.greeting = Some(greeting);
+        for uri in place.subscriptions.confirmed() {
+            tell_subscription(common, child, "resources/subscribe", uri);
+        }
+        self.tell_level(common, at);
+    }
+
+    fn noted(
+        &mut self,
+        common: &mut Common,
+        at: usize,
+        child: ChildId,
+        message: Notification,
+        out: &mut Vec<Tell>,
+    ) {
+        let place = &self.places[at];
+        match &message.kind {
+            NotificationKind::ToolsListChanged
+            | NotificationKind::PromptsListChanged
+            | NotificationKind::ResourcesListChanged => {
+                self.fanout.push(at, message, || place.members.iter().copied().collect());
+            }
+            NotificationKind::ResourceUpdated(uri) => {
+                let subscribers = place.subscriptions.subscribers(uri);
+                self.fanout.push(at, message, || subscribers.into_iter().collect());
+            }
+            NotificationKind::Log(_) | NotificationKind::Progress | NotificationKind::Other => {
+                match common.bridge.only_call(child) {
+                    Some((call, _)) => out.push(Tell::Notify(call, message)),
+                    None if matches!(message.kind, NotificationKind::Log(_)) => {
+                        common.bridge.log_message(child, &message);
+                    }
+                    None => common.bridge.counters.messages_dropped += 1,
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    fn child(&self) -> Option<ChildId> {
+        match self.state {
+            State::Serving(child, _) => Some(child),
+            State::Empty | State::Starting(..) | State::Waiting(_) => None,
+        }
+    }
+}
+
+fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>) {
+    match common.bridge.only_call(child) {
+        Some((call, session)) => common.bridge.ask(child, ask, session, Some(call), out),
+        None => common.bridge.refuse_ask(
+            child,
+            &ask,
+            "it is not clear which client this is for: not exactly one call is under way; \
+             a server that asks its client needs --stdio-mode per-session",
+        ),
+    }
+}
+
+fn tell_subscription(common: &mut Common, child: ChildId, method: &str, uri: &str) {
+    let params = serde_json::json!({ "uri": uri }).to_string();
+    common.bridge.request(child, method, params.as_bytes(), Own::Setting);
+}
+
+fn restarting() -> RpcError {
+    failure("the server behind this one is being started; try again soon")
+}
+
+fn back_off(failures: u32) -> Duration {
+    let doubled = CHILD_RESTART_MS_MIN.saturating_mul(1 << failures.saturating_sub(1).min(20));
+    Duration::from_millis(doubled.min(CHILD_RESTART_MS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound() {
+        let waits_ms: Vec<_> = (1..=4).map(|failures| back_off(failures).as_millis()).collect();
+        assert_eq!(waits_ms, [100, 200, 400, 800]);
+        assert_eq!(back_off(u32::MAX), Duration::from_millis(CHILD_RESTART_MS_MAX));
+    }
+}
