@@ -50,7 +50,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Once a verdict is there, more bytes do not change it.
 fn check_cuts(bytes: &[u8], whole: &Result<Parsed<'_>, Refusal>) {
     // Every cut of a short head, and some of a long one: parsing starts over with every read.
-    let step = (bytes.len() / 96).max(1);
+    let step = (bytes.len() / 32).max(1);
     for cut in (0..bytes.len()).step_by(step) {
         match head::parse(&bytes[..cut], &HeadLimits::default()) {
             Ok(Parsed::Incomplete) => {}

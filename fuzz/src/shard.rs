@@ -105,15 +105,51 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ),
         with(0, &[CONNECT, 1, RAW, 1, 30, b'P', b'O', b'S', b'T', b' ', b'/', b'm', b'c', b'p', ADVANCE, 7]),
     ];
-    seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).map(|case| {
+    seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).step_by(12).map(|case| {
         let length = u8::try_from(case.len()).expect("filtered");
         [&[0, CONNECT, 0, RAW, 0, length], &case[..]].concat()
     }));
+    seeds.extend(
+        (0..100_u32).map(|seed| with(seed.to_le_bytes()[0], &[&open[..], &any_steps(seed)].concat())),
+    );
     seeds
 }
 
-/// The first byte of each step; anything else is taken modulo their number.
+/// Two hundred bytes, each of which is some decision.
+fn any_steps(seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[1]
+    };
+    (0..200).map(|_| next()).collect()
+}
+
+/// The first byte of each step; a byte beyond them is one of those that lead on.
 mod op {
+    pub(super) fn of(byte: u8, count: u8, likely: &[u8]) -> u8 {
+        if byte < count { byte } else { likely[usize::from(byte) % likely.len()] }
+    }
+
+    pub(super) const LIKELY: [u8; 12] = [
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        REQUEST,
+        CONNECT,
+        ANSWER,
+        NOTIFY,
+        ANNOUNCE,
+        ACKNOWLEDGE,
+        ADVANCE,
+        RESET,
+    ];
+    pub(super) const LIKELY_KINDS: [u8; 8] =
+        [CALL, LISTEN, RESUME, CALL, LISTEN, RESUME, INITIALIZE, INITIALIZED];
+
     pub(super) const CONNECT: u8 = 0;
     pub(super) const RAW: u8 = 1;
     pub(super) const REQUEST: u8 = 2;
@@ -134,7 +170,7 @@ mod op {
     pub(super) const CLOSE_LISTENERS: u8 = 17;
     pub(super) const STALE: u8 = 18;
     pub(super) const DRAIN: u8 = 19;
-    pub(super) const COUNT: usize = 20;
+    pub(super) const COUNT: u8 = 20;
 
     // What a request is; the third byte after REQUEST.
     pub(super) const INITIALIZE: u8 = 0;
@@ -150,7 +186,7 @@ mod op {
     pub(super) const CHUNKED: u8 = 10;
     pub(super) const EXPECT: u8 = 11;
     pub(super) const LEVEL: u8 = 12;
-    pub(super) const KINDS: usize = 13;
+    pub(super) const KINDS: u8 = 13;
 }
 
 const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "1900-01-01"];
@@ -198,7 +234,7 @@ impl Play {
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
-        let code = u8::try_from(choices.below(op::COUNT)).expect("below 256");
+        let code = op::of(choices.byte(), op::COUNT, &op::LIKELY);
         match code {
             op::CONNECT => self.connect(choices.below(2)),
             op::ADVANCE => self.world.advance(choices.pick(&TIMES_MS)),
@@ -252,7 +288,7 @@ impl Play {
 
     fn request(&mut self, client: ClientId, choices: &mut Choices<'_>) {
         let session = self.session_line(choices.byte());
-        let kind = u8::try_from(choices.below(op::KINDS)).expect("below 256");
+        let kind = op::of(choices.byte(), op::KINDS, &op::LIKELY_KINDS);
         let id = choices.byte() % 4;
         let post = |fields: &str, body: &str| post(&format!("{session}{fields}"), body);
         let request = match kind {

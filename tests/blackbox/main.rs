@@ -10,6 +10,7 @@ mod event_source;
 mod events;
 mod failover;
 mod hostile;
+mod hostile_attacks;
 mod http;
 mod keep_alive;
 mod reconnects;

@@ -19,11 +19,22 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `moorline serve` on a port of the kernel's choice with `flags` and waits until it is ready.
     pub(crate) fn start(flags: &[&str]) -> Server {
-        let mut child = command(&["--listen", "127.0.0.1:0"])
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary under test starts");
+        let mut command = command(&["--listen", "127.0.0.1:0"]);
+        command.args(flags);
+        Server::launch(command)
+    }
+
+    /// As [`start`](Self::start), with an open-file limit of `files`.
+    pub(crate) fn start_with_files(files: u32, flags: &[&str]) -> Server {
+        let program = env!("CARGO_BIN_EXE_moorline");
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &files.to_string(), program, "serve"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(flags);
+        Server::launch(free_of_settings(command))
+    }
+
+    fn launch(mut command: Command) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary under test starts");
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = Arc::new(Mutex::new(String::new()));
         let (ready, address) = mpsc::channel();
@@ -76,6 +87,11 @@ impl Server {
         self.log.lock().expect("no thread panics with the log").clone()
     }
 
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -106,11 +122,16 @@ impl Drop for Server {
 /// The binary under test with `arguments`, its environment free of settings.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moorline"));
+    command.arg("serve").args(arguments);
+    free_of_settings(command)
+}
+
+fn free_of_settings(mut command: Command) -> Command {
     let settings = std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("MOORLINE_"));
     settings.for_each(|name| {
         command.env_remove(name);
     });
-    command.arg("serve").args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 

@@ -70,6 +70,19 @@ impl Connection {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// Sends as much of `bytes` as the server takes within `patience`; how much that was.
+    pub(crate) fn send_while_taken(&mut self, bytes: &[u8], patience: Duration) -> usize {
+        self.stream.set_write_timeout(Some(patience)).expect("the time-out is not zero");
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match self.stream.write(&bytes[taken..]) {
+                Ok(count) => taken += count,
+                Err(_) => break,
+            }
+        }
+        taken
+    }
+
     /// Says that nothing more will be sent, and goes on reading.
     pub(crate) fn finish_sending(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("the connection is open");

@@ -7,5 +7,6 @@ mod attacks;
 #[path = "../../fuzz/src/lib.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a crate of its own, of which this is one user")]
 mod fuzz;
+mod known_failures;
 mod mutator;
 mod targets;

@@ -8,27 +8,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
 fn heads() {
-    drive(head::check, head::seeds(), 15_000);
+    drive(head::check, head::seeds(), 6_000);
 }
 
 #[test]
 fn bodies() {
-    drive(body::check, body::seeds(), 30_000);
+    drive(body::check, body::seeds(), 10_000);
 }
 
 #[test]
 fn envelopes() {
-    drive(envelope::check, envelope::seeds(), 40_000);
+    drive(envelope::check, envelope::seeds(), 20_000);
 }
 
 #[test]
 fn session_ids_and_cursors() {
-    drive(ids::check, ids::seeds(), 100_000);
+    drive(ids::check, ids::seeds(), 50_000);
 }
 
 #[test]
 fn sequences_of_operations_on_shards() {
-    drive(shard::check, shard::seeds(), 3_000);
+    drive(shard::check, shard::seeds(), 1_500);
 }
 
 /// Inputs that once broke a rule.
