@@ -416,7 +416,9 @@ impl<B: Backend> Driver<B> {
         let linger_until_ms = self.now.ms + LINGER_MS + FORCED_END_MS;
         let grace_until_ms = match self.stage {
             Stage::Draining { until_ms } => until_ms.max(linger_until_ms),
-            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => linger_until_ms,
+            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => {
+                linger_until_ms
+            }
         };
         self.backend.end(Duration::from_millis(grace_until_ms - self.now.ms));
         let until_ms = if self.backend.is_ended() { linger_until_ms } else { grace_until_ms };
