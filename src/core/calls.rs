@@ -328,7 +328,8 @@ impl Incoming {
         let Message::Request { id, method, params } = message else { return None };
         let token = Meta::of(params).progress_token;
         Some(Incoming {
-            id: body.slice_ref(id.as_bytes()),
+            // A copy: as long as the call runs its id is kept, and a slice would keep the whole body.
+            id: Bytes::copy_from_slice(id.as_bytes()),
             method: method_of(body, method),
             params: params.map(|params| body.slice_ref(params.get().as_bytes())),
             progress_token: token.map(|token| body.slice_ref(token.get().as_bytes())),
