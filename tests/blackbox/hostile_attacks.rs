@@ -241,6 +241,28 @@ fn a_delete_ends_every_stream_of_its_session_and_no_other() {
     bystander.is_unharmed();
 }
 
+/// Ids are credentials: at the most talkative level none is in the log, whatever is done with it.
+#[test]
+fn no_session_id_is_ever_logged() {
+    let mut server = Server::start(&["--shards", "2", "--log-level", "trace"]);
+    let session = Session::open(server.address());
+    let (id, unknown) = (session.id.clone(), "0123456789abcdef".repeat(3)[..42].to_owned());
+    session.call_on(&mut server.connect(), "echo", &json!({"message": "x"}));
+    let listener = session.listen();
+    session.notify();
+    drop(listener);
+    let mut connection = server.connect();
+    connection.send(post(&ping(json!(1)), &[("Mcp-Session-Id", &unknown)]));
+    assert_eq!(connection.response("POST").status(), 404);
+    assert_eq!(session.delete(), 204);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.exit_within(PATIENCE).success());
+    let log = server.log();
+    for secret in [&id[10..], &unknown[10..]] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
 // --- Messages -----------------------------------------------------------------------------------
 
 #[test]

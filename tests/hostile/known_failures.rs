@@ -109,7 +109,11 @@ fn the_head_and_first_bytes_of_a_listener_go_out_at_once() {
 fn a_call_whose_method_is_unknown_ends_its_stream_with_the_error() {
     let mut world = World::new();
     let client = world.open("2025-11-25");
-    world.post_with(client, "Accept: text/event-stream\r\n", r#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#);
+    world.post_with(
+        client,
+        "Accept: text/event-stream\r\n",
+        r#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#,
+    );
     let (shard, call) = world.take_call();
     world.fail(shard, call.key, moorline::core::jsonrpc::RpcError::method_not_found("no/such"));
     let response = world.response(client);
