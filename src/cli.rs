@@ -123,6 +123,10 @@ struct Serve {
     #[arg(long, env = "MOORLINE_LISTEN", value_name = "ADDRESS:PORT", help_heading = WHERE)]
     #[arg(value_delimiter = ',', default_values_t = [default_listen()], value_parser = listen_address)]
     listen: Vec<SocketAddr>,
+    /// Loopback address for /publish, /metrics, health and the live page [default: off]
+    #[arg(long, env = "MOORLINE_ADMIN_LISTEN", value_name = "ADDRESS:PORT", help_heading = WHERE)]
+    #[arg(value_parser = listen_address)]
+    admin_listen: Option<SocketAddr>,
     /// Path of the MCP endpoint
     #[arg(long, env = "MOORLINE_PATH", value_name = "PATH", help_heading = WHERE)]
     #[arg(default_value_t)]
@@ -297,6 +301,7 @@ impl Serve {
         let connections_default = || machine.connections_default(shards, self.listen.len(), children_allowed);
         Config {
             listen: self.listen.clone(),
+            admin_listen: self.admin_listen,
             path: self.path.clone(),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),

@@ -40,6 +40,8 @@ pub struct Config {
     // --- Where ---
     /// Addresses to listen on, at least one; port 0 lets the kernel choose.
     pub listen: Vec<SocketAddr>,
+    /// Where the admin listener is, a loopback address; `None`: nowhere.
+    pub admin_listen: Option<SocketAddr>,
     /// The MCP endpoint.
     pub path: EndpointPath,
     /// `Host` values to accept; empty: the names of this machine's loopback.
@@ -140,6 +142,7 @@ impl Config {
         Config {
             connections_max: machine.connections_default(shards, listen.len(), 0),
             listen,
+            admin_listen: None,
             path: EndpointPath::default(),
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
@@ -232,6 +235,9 @@ impl Config {
     fn check_threads(&self) -> Result<(), ConfigError> {
         if self.listen.is_empty() {
             return Err(ConfigError::NoListener);
+        }
+        if let Some(given) = self.admin_listen.filter(|address| !address.ip().is_loopback()) {
+            return Err(ConfigError::AdminListen { given });
         }
         if !(1..=limits::SHARDS_MAX).contains(&usize::from(self.shards)) {
             return Err(ConfigError::Shards { given: self.shards });
@@ -350,6 +356,7 @@ impl Config {
         let policy = Policy::new(self.path.as_str(), binding, &hosts, &origins)?;
         Ok(ServerConfig {
             listen: self.listen.clone(),
+            admin_listen: self.admin_listen,
             ring_entries: self.ring_entries,
             shutdown_grace: Duration::from_millis(self.shutdown_grace_ms),
             children_max: self.children_allowed(),
@@ -398,6 +405,7 @@ impl Config {
         let size = |bytes| ByteSize(bytes).to_string();
         vec![
             ("listen", list(&self.listen)),
+            ("admin-listen", self.admin_listen.map_or_else(|| "off".to_owned(), |it| it.to_string())),
             ("path", self.path.to_string()),
             ("allow-host", list(&self.allow_hosts)),
             ("allow-origin", list(&self.allow_origins)),
@@ -469,6 +477,15 @@ pub enum ConfigError {
     /// There is nowhere to listen.
     #[error("--listen is needed at least once")]
     NoListener,
+    /// Whoever reaches the admin listener can publish to every session.
+    #[error(
+        "--admin-listen must be a loopback address, not {given}: it has no authentication; put a proxy that has in \
+         front of it"
+    )]
+    AdminListen {
+        /// What was asked for.
+        given: SocketAddr,
+    },
     /// A session id cannot name that many shards.
     #[error("--shards must be from 1 to {}, not {given}", limits::SHARDS_MAX)]
     Shards {
@@ -898,6 +915,11 @@ mod tests {
             "--replay-bytes must be at most 1GiB, not 1073741825"
         );
         assert_eq!(refusal(|config| config.listen.clear()), "--listen is needed at least once");
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 9090));
+        assert!(
+            refusal(|config| config.admin_listen = Some(everywhere))
+                .starts_with("--admin-listen must be a loopback address, not 0.0.0.0:9090")
+        );
         assert_eq!(refusal(|config| config.shards = 0), "--shards must be from 1 to 256, not 0");
         assert_eq!(refusal(|config| config.shards = 257), "--shards must be from 1 to 256, not 257");
         for given in [0, 64, 200, 65_536] {

@@ -6,6 +6,7 @@
 //! protocol. [`backend`] is what stands behind both: the [`Service`](backend::Service) that answers
 //! the calls. `ARCHITECTURE.md` has the map.
 
+mod admin;
 pub mod backend;
 pub mod config;
 pub mod core;

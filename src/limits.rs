@@ -127,6 +127,26 @@ pub const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
 /// peer that does not read.
 pub const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
+// --- The admin listener -------------------------------------------------------------------------
+
+/// Connections to the admin listener at one time; a further one waits in the backlog.
+pub const ADMIN_CONNECTIONS_MAX: usize = 32;
+/// Publications under way at one time, their bodies included; a further one gets 503.
+pub const PUBLICATIONS_MAX: usize = 8;
+/// The body of a publication has to arrive within this time.
+pub const PUBLICATION_BODY_TIMEOUT_MS: u64 = 10_000;
+/// What a publication may take to come by all sessions before its publisher gets what is known: a million sessions on one
+/// core take about ten seconds.
+pub const PUBLICATION_TIMEOUT_MS: u64 = 60_000;
+/// The name of a published method, in bytes.
+pub const METHOD_BYTES_MAX: usize = 256;
+/// What a shard may take to say how it is; a healthy one takes one turn.
+pub const STATISTICS_TIMEOUT_MS: u64 = 2_000;
+/// Live pages open at one time, so that they leave room for everyone else.
+pub const LIVE_STREAMS_MAX: usize = 8;
+/// Between two updates of the live page.
+pub const LIVE_INTERVAL_MS: u64 = 1_000;
+
 // --- The loop -----------------------------------------------------------------------------------
 
 /// Sends of keep-alives and broadcasts per turn: about a millisecond of kernel time.
@@ -142,6 +162,8 @@ pub const COMMENTS_PER_TURN_MIN: usize = 16;
 pub const MAIL_PER_TURN_MAX: usize = 128;
 /// Messages one shard may have waiting for another.
 pub const MAILBOX_MESSAGES_MAX: usize = 1024;
+/// Messages the admin listener may have waiting for one shard: what all its connections ask at once.
+pub const OUTSIDE_MESSAGES_MAX: usize = 64;
 /// Slices of one vectored write.
 pub const SLICES_PER_WRITE_MAX: usize = 16;
 /// Broadcasts a shard has not handed out to all its sessions; a further one is dropped.
@@ -203,6 +225,14 @@ const _: () = {
     assert!(FALLEN_THROUGH_PER_SESSION_MAX < GET_STREAMS_PER_SESSION_MAX, "listeners always find a place");
     assert!(REPLAY_TTL_MS > WRITE_TIMEOUT_MS, "a log outlives the connection it was written to");
     assert!(REPLAY_TTL_MS > TCP_USER_TIMEOUT_MS, "a log outlives the kernel's patience");
+    assert!(
+        ADMIN_CONNECTIONS_MAX + PUBLICATIONS_MAX <= OUTSIDE_MESSAGES_MAX,
+        "a shard that takes its mail has room for all that is asked"
+    );
+    assert!(
+        ADMIN_CONNECTIONS_MAX < DESCRIPTORS_RESERVED,
+        "the admin listener takes none of the clients' descriptors"
+    );
     assert!(RING_ENTRIES <= RING_ENTRIES_MAX, "the default is one the kernel takes");
     assert!(SENDS_PER_TURN_MAX <= RING_ENTRIES as usize, "a turn's sends fit into the submission queue");
 };

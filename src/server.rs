@@ -5,6 +5,7 @@
 //! Start-up failures are one line each: what failed, why, and what lifts it.
 
 use crate::{
+    admin::{self, AllListen},
     core::{ShardId, census::Census, config::CoreConfig},
     limits::{RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX, SHUTDOWN_GRACE_MS},
     shell::{
@@ -33,6 +34,8 @@ const CONNECTIONS_MIN: usize = 16;
 pub struct ServerConfig {
     /// Where to listen, at least one address. Port 0 lets the kernel choose.
     pub listen: Vec<SocketAddr>,
+    /// Where the admin listener is: a loopback address, or none. Whoever reaches it can publish to every session.
+    pub admin_listen: Option<SocketAddr>,
     /// Submission queue entries of each ring, a power of two.
     pub ring_entries: u32,
     /// How long running calls may take to finish after [`ShutdownHandle::drain`].
@@ -60,6 +63,7 @@ impl ServerConfig {
     pub fn new(core: CoreConfig) -> Self {
         ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            admin_listen: None,
             ring_entries: RING_ENTRIES,
             shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
             children_max: 0,
@@ -99,6 +103,17 @@ pub enum StartError {
     /// Any other failure of bind or listen.
     #[error("cannot listen on {address}: {error}; correct --listen")]
     Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The admin listener has no authentication: only this machine may reach it.
+    #[error("the admin listener must be on a loopback address, not {0}; correct --admin-listen")]
+    AdminAddress(SocketAddr),
+    /// The admin listener's address is not to be had.
+    #[error("cannot listen on {address} for administration: {error}; choose another with --admin-listen")]
+    AdminListen {
         /// The address that was asked for.
         address: SocketAddr,
         /// What the kernel said.
@@ -166,6 +181,7 @@ pub struct Server {
     /// By shard, one per address.
     listeners: Vec<Vec<OwnedFd>>,
     mailboxes: Vec<Mailbox>,
+    admin: Option<(admin::Socket, SocketAddr)>,
     shutdown: ShutdownHandle,
 }
 
@@ -205,15 +221,21 @@ impl Server {
         probe_ring(config.ring_entries)?;
         config.core.connections_max = connections_max(&config)?;
         let (addresses, listeners) = bind_all(&config)?;
+        let admin = config.admin_listen.map(bind_admin).transpose()?;
         let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
         let shutdown = ShutdownHandle { doorbells };
-        Ok(Server { config, addresses, listeners, mailboxes, shutdown })
+        Ok(Server { config, addresses, listeners, mailboxes, admin, shutdown })
     }
 
     /// Where it listens, in the order of [`ServerConfig::listen`], with the ports the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where the admin listener is, if there is one.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
     }
 
     /// A handle that stops it.
@@ -231,13 +253,26 @@ impl Server {
         B: Backend + 'static,
         F: Fn(ShardId) -> B + Send + Clone + 'static,
     {
-        let Server { config, addresses, listeners, mailboxes, shutdown } = self;
+        let Server { config, addresses, listeners, mut mailboxes, admin, shutdown } = self;
         let _control = match config.signals {
             Signals::Handled => {
                 let control = signals::control(shutdown.doorbells.clone());
                 Some(control.map_err(host("signal handlers"))?)
             }
             Signals::Left => None,
+        };
+        let all_listen = AllListen::default();
+        // Ends with this function, after the shards.
+        let _admin = match admin {
+            Some((socket, address)) => {
+                let outside = mailbox::outside(&mut mailboxes);
+                let bytes_max = config.core.message_bytes_max;
+                let admin = admin::start(socket, outside, all_listen.clone(), bytes_max);
+                let admin = admin.map_err(host("the admin listener's thread"))?;
+                eprintln!("administration on http://{address}/");
+                Some(admin)
+            }
+            None => None,
         };
         let core = Arc::new(config.core);
         let census = Arc::new(Census::new());
@@ -264,6 +299,7 @@ impl Server {
         }
         drop(ready);
         if all_ready.iter().count() == threads.len() {
+            all_listen.confirm();
             announce(&addresses, core.policy.endpoint());
         }
         join_all(threads)
@@ -335,6 +371,17 @@ fn bind_all(config: &ServerConfig) -> Result<Bound, StartError> {
         }
     }
     Ok((addresses, by_shard))
+}
+
+fn bind_admin(address: SocketAddr) -> Result<(admin::Socket, SocketAddr), StartError> {
+    if !address.ip().is_loopback() {
+        return Err(StartError::AdminAddress(address));
+    }
+    let bound = admin::Socket::bind(address).and_then(|socket| {
+        let actual = socket.address()?;
+        Ok((socket, actual))
+    });
+    bound.map_err(|error| StartError::AdminListen { address, error })
 }
 
 fn listen_error(address: SocketAddr, error: io::Error) -> StartError {
@@ -418,6 +465,8 @@ mod tests {
             StartError::AddressUnavailable(address),
             StartError::AddressForbidden(address),
             StartError::Listen { address, error: error() },
+            StartError::AdminAddress(address),
+            StartError::AdminListen { address, error: error() },
             StartError::RingSwitchedOff(2),
             StartError::RingForbidden,
             StartError::RingUnsupported,

@@ -462,10 +462,11 @@ impl Shard {
             _ if entry.peer == Peer::Silent => Interest::Nothing,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
-            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) => match entry.input {
-                None => Interest::Park,
-                Some(_) => Interest::HangUp,
-            },
+            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) if entry.input.is_none() => {
+                Interest::Park
+            }
+            State::Streaming(stream) if self.streams[stream].via.is_get() => Interest::HangUp,
+            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) => Interest::Failure,
         }
     }
 }

@@ -3,24 +3,33 @@
 //! Owned by the shard, written without atomics. Every abnormal path and every bound that was hit has a counter
 //! here; nothing in it names a client or a session.
 
+/// Makes a structure of counters; what is written above each is what operators read of it.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Events of one shard since it started.
+    ($(#[$about:meta])* $vis:vis struct $Name:ident; $($(#[doc = $help:literal])* $name:ident)*) => {
+        $(#[$about])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+        $vis struct $Name {
+            $($(#[doc = $help])* $vis $name: u64,)*
         }
 
-        impl Counters {
+        impl $Name {
+            /// Every counter with what it counts, in order.
+            $vis const HELP: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($help),*))),*];
+
             /// Every counter with its name, in order.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+            $vis fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
         }
     };
 }
+pub(crate) use counters;
 
 counters! {
+    /// Events of one shard since it started.
+    pub struct Counters;
+
     /// Connections admitted.
     connections
     /// Connections refused at the cap.

@@ -4,7 +4,7 @@
 
 use super::{
     conn::State,
-    shard::Shard,
+    shard::{Attached, Shard},
     stream::{Attachment, Role},
     table::{SessionSlot, StreamSlot},
 };
@@ -22,6 +22,7 @@ impl Shard {
         for (stream, _) in self.streams.iter() {
             self.check_stream(stream);
         }
+        self.check_attached();
         self.check_conns();
         self.check_posts();
         self.check_timers();
@@ -99,6 +100,14 @@ impl Shard {
             last = event.sequence;
         }
         assert!(last <= entry.sequence, "no event is ahead of its stream");
+    }
+
+    fn check_attached(&self) {
+        let mut counted = Attached::default();
+        for (_, stream) in self.streams.iter().filter(|(_, stream)| stream.live_conn().is_some()) {
+            *counted.of_role(stream.role) += 1;
+        }
+        assert_eq!(counted, self.attached, "attached streams are counted by role");
     }
 
     fn check_conns(&self) {

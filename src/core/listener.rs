@@ -12,6 +12,7 @@ use super::{
     config::ListenerPolicy,
     http::refusal::Refusal,
     ids::{EventId, StreamKind},
+    publish::Fate,
     queue::{Class, Message, Queue, Queued},
     request::{CursorField, Request},
     seam::*,
@@ -424,18 +425,20 @@ impl Shard {
     // --- Messages ------------------------------------------------------------------------------
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
-    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) {
+    pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
             self.log_message(primary, message, now);
-            return self.pump_stream(primary, now);
+            self.pump_stream(primary, now);
+            return Queued::Waiting;
         }
         let request = match message.class {
             Class::Request(id) => Some(id),
             Class::Signal(_) | Class::Progress | Class::Log | Class::Response | Class::Other => None,
         };
-        match self.queue_mut(session).push(message) {
+        let queued = self.queue_mut(session).push(message);
+        match queued {
             Queued::Waiting => {}
             Queued::Merged => self.counters.messages_merged += 1,
             Queued::Displaced(dropped) => self.counters.messages_dropped += dropped as u64,
@@ -447,6 +450,7 @@ impl Shard {
         if let Some(primary) = self.sessions[session].primary {
             self.pump_stream(primary, now);
         }
+        queued
     }
 
     fn takes_at_once(&self, session: SessionSlot, primary: StreamSlot) -> bool {
@@ -494,13 +498,20 @@ impl Shard {
         kind: &NotificationKind,
         message: Message,
         now: Now,
-    ) {
+    ) -> Fate {
         if self.is_filtered(session, kind) {
             self.counters.messages_filtered += 1;
-            return;
+            return Fate::Filtered;
         }
         debug_assert!(message.class == Class::of(kind));
-        self.announce(session, message, now);
+        match self.announce(session, message, now) {
+            Queued::Refused => Fate::Refused,
+            // The newest message leaves the queue last.
+            Queued::Waiting | Queued::Displaced(_) | Queued::Merged => match self.sessions[session].queue {
+                None => Fate::Written,
+                Some(_) => Fate::Pending,
+            },
+        }
     }
 
     /// Whether the session asked not to see log messages of that level.

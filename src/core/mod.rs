@@ -21,6 +21,7 @@ pub mod jsonrpc;
 mod listener;
 mod log;
 mod output;
+mod publish;
 mod queue;
 mod recovery;
 mod refusals;

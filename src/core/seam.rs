@@ -3,7 +3,7 @@
 //! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
 //! produces it.
 
-use super::jsonrpc::RpcError;
+use super::{ids::SessionId, jsonrpc::RpcError};
 use bytes::{Bytes, BytesMut};
 use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
 
@@ -69,6 +69,8 @@ pub enum Effect {
     Ask(Ask),
     /// Give this message to every other shard, each with `Shard::broadcast`.
     Broadcast(Announcement),
+    /// A publication was given to all it is for on this shard.
+    Published(PublicationId, Reach),
 }
 
 /// How a connection ends.
@@ -102,8 +104,11 @@ pub enum Interest {
     Park,
     /// More of a started message is expected: receive into [`Shard::take_input`](super::shard::Shard::take_input).
     Receive,
-    /// No input is wanted; only watch for the peer's close (`POLLRDHUP`).
+    /// No input is wanted; only watch for the peer's close (`POLLRDHUP`), whatever it has sent before.
     HangUp,
+    /// No input is wanted at present, and the peer's close would change nothing before what it has sent is read; only
+    /// watch for the connection's death.
+    Failure,
     /// Neither: the connection is ending, or its half-close is known already.
     Nothing,
 }
@@ -449,6 +454,61 @@ pub struct Announcement {
     pub kind: NotificationKind,
     /// `event: message\ndata: …\n\n`
     pub payload: Bytes,
+}
+
+// --- Publications -------------------------------------------------------------------------------
+
+/// A notification from outside the protocol; answered with [`Effect::Published`].
+#[derive(Debug)]
+pub struct Publication {
+    /// The caller's number for it.
+    pub id: PublicationId,
+    /// Who is to get it.
+    pub audience: Audience,
+    /// What they get.
+    pub announcement: Announcement,
+}
+
+/// Tells the publications under way on one shard apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PublicationId(pub usize);
+
+/// Who a publication is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Audience {
+    /// Every session, as a broadcast of the backend.
+    All,
+    /// This one, if it lives on the shard that is told.
+    Session(SessionId),
+}
+
+/// What became of a publication: how many sessions it was for, and how it went for each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Sessions it was for; the sum of the others.
+    pub sessions: u64,
+    /// It was given to a stream that is attached.
+    pub written: u64,
+    /// It waits in the session for a stream, or for room in one.
+    pub pending: u64,
+    /// The session asked not to see log messages of that level.
+    pub filtered: u64,
+    /// The session had no room for it.
+    pub refused: u64,
+}
+
+impl Reach {
+    /// Both together, as of two shards.
+    #[must_use]
+    pub fn plus(self, other: Reach) -> Reach {
+        Reach {
+            sessions: self.sessions + other.sessions,
+            written: self.written + other.written,
+            pending: self.pending + other.pending,
+            filtered: self.filtered + other.filtered,
+            refused: self.refused + other.refused,
+        }
+    }
 }
 
 /// Revisions of the protocol that have sessions, oldest first.

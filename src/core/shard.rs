@@ -20,7 +20,7 @@ use super::{
     seam::*,
     session::{Session, SessionEnd},
     sse,
-    stream::Stream,
+    stream::{Role, Stream},
     subscriptions::Subscriptions,
     table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
@@ -40,6 +40,7 @@ pub struct Shard {
     pub(super) conns: Table<ConnSlot, Conn>,
     pub(super) sessions: Table<SessionSlot, Session>,
     pub(super) streams: Table<StreamSlot, Stream>,
+    pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) counters: Counters,
@@ -51,7 +52,7 @@ pub struct Shard {
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
-    broadcasts: VecDeque<Broadcast>,
+    pub(super) broadcasts: VecDeque<Broadcast>,
     pub(super) subscriptions: Subscriptions,
     pub(super) drain: Option<Drain>,
 }
@@ -71,7 +72,7 @@ pub(super) enum Deadline {
 
 /// A message on its way to every session, some sessions per turn.
 #[derive(Debug)]
-struct Broadcast {
+pub(super) struct Broadcast {
     kind: NotificationKind,
     message: Message,
     /// The next session slot to look at, and where to stop.
@@ -79,12 +80,16 @@ struct Broadcast {
     end: usize,
     /// Sessions begun later do not get it.
     before: Generation,
+    /// Who wants to know how it went, and how it goes.
+    pub(super) publication: Option<PublicationId>,
+    pub(super) reach: Reach,
 }
 
 impl Broadcast {
     /// Whether it will tell every session what that signal says.
     fn says(&self, message: &Message) -> bool {
-        self.next == 0 && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
+        let is_untold = self.next == 0 && self.publication.is_none();
+        is_untold && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
     }
 }
 
@@ -113,10 +118,33 @@ pub struct Population {
     pub sessions: usize,
     /// Streams: attached, or kept for replay.
     pub streams: usize,
+    /// The attached ones among them.
+    pub attached: Attached,
     /// Calls in flight.
     pub calls: usize,
     /// Armed timers.
     pub timers: usize,
+}
+
+/// Attached streams, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// Opened or continued by a GET: primaries and shadows.
+    pub listeners: usize,
+    /// GETs whose cursor named a finished request stream.
+    pub fallen_through: usize,
+    /// Of POSTs, wherever they are continued.
+    pub requests: usize,
+}
+
+impl Attached {
+    pub(super) fn of_role(&mut self, role: Role) -> &mut usize {
+        match role {
+            Role::Listener => &mut self.listeners,
+            Role::FallenThrough => &mut self.fallen_through,
+            Role::Request | Role::Superseded => &mut self.requests,
+        }
+    }
 }
 
 impl fmt::Debug for Shard {
@@ -147,6 +175,7 @@ impl Shard {
             conns: Table::with_capacity(conns),
             sessions: Table::with_capacity(sessions),
             streams: Table::with_capacity(conns),
+            attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             counters: Counters::default(),
@@ -304,15 +333,30 @@ impl Shard {
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
+        self.begin_broadcast(announcement, None);
+    }
+
+    /// Gives a notification from outside to those it is for; [`pump`](Self::pump) hands it out if they may be many.
+    pub fn publish(&mut self, publication: Publication, now: Now) {
+        self.keep_date(now);
+        self.begin_publication(publication, now);
+    }
+
+    pub(super) fn begin_broadcast(&mut self, announcement: Announcement, publication: Option<PublicationId>) {
         let message = message_of(&announcement.kind, announcement.payload);
         let (end, before) = (self.sessions.index_end(), self.generations.issue());
-        if let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message)) {
+        // Whoever publishes wants a count of their own.
+        let mergeable = publication.is_none();
+        if mergeable && let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message))
+        {
             (waiting.end, waiting.before) = (end, before);
             self.counters.messages_merged += 1;
         } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
             self.counters.broadcasts_dropped += 1;
+            self.refuse_publication(publication);
         } else {
-            self.broadcasts.push_back(Broadcast { kind: announcement.kind, message, next: 0, end, before });
+            let (kind, reach) = (announcement.kind, Reach::default());
+            self.broadcasts.push_back(Broadcast { kind, message, next: 0, end, before, publication, reach });
         }
     }
 
@@ -448,6 +492,7 @@ impl Shard {
             conns: self.conns.len(),
             sessions: self.sessions.len(),
             streams: self.streams.len(),
+            attached: self.attached,
             calls: self.calls.len(),
             timers: self.wheel.len(),
         }
@@ -534,8 +579,7 @@ impl Shard {
             _ => Some(broadcast.next),
         };
         let Some(index) = next.filter(|index| *index < broadcast.end) else {
-            self.broadcasts.pop_front();
-            return;
+            return self.finish_broadcast();
         };
         broadcast.next = index + 1;
         *budget -= 1;
@@ -543,7 +587,8 @@ impl Shard {
         let Some((slot, session)) = self.sessions.at(index) else { return };
         if session.is_older_than(before) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
-            self.notify_session(slot, &kind, message, now);
+            let fate = self.notify_session(slot, &kind, message, now);
+            self.count_broadcast(fate);
         }
     }
 
@@ -575,7 +620,7 @@ impl Shard {
     }
 }
 
-fn message_of(kind: &NotificationKind, payload: Bytes) -> Message {
+pub(super) fn message_of(kind: &NotificationKind, payload: Bytes) -> Message {
     Message { class: Class::of(kind), payload: Rc::new(payload) }
 }
 

@@ -308,6 +308,7 @@ impl Shard {
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
+        *self.attached.of_role(entry.role) += 1;
         self.conns[conn].pin_output();
         self.conns[conn].state = State::Streaming(stream);
     }
@@ -322,6 +323,7 @@ impl Shard {
         if entry.role == Role::FallenThrough {
             session.fallen_through -= 1;
         }
+        *self.attached.of_role(entry.role) -= 1;
         if session.primary == Some(stream) {
             session.primary = None;
             session.cut_primary = entry.number;

@@ -60,6 +60,8 @@ pub(crate) enum Watch {
     Readable,
     /// The peer's close alone.
     HangUp,
+    /// The connection's death alone.
+    Failure,
 }
 
 /// The read side.

@@ -17,17 +17,18 @@
 use super::{
     Backend,
     conn::{Pending, Table},
+    counters::{Counters, Statistics},
     ending::Leaving,
     entropy::SystemEntropy,
     listen::{Listener, Newcomer},
-    mailbox::{Doorbell, Left, Mail, Mailbox, Phase},
+    mailbox::{Doorbell, Left, Letter, Mail, Mailbox, Phase},
     refuse::Refusals,
     ring::{self, Message, Op, Progress, Source, Word},
 };
 use crate::{
     core::{
-        Announcement, Ask, ConnKey, Effect, Ending, Now, ShardId, Tell, census::Census, config::CoreConfig,
-        http::reply::BUSY_503, shard::Shard,
+        Announcement, Ask, ConnKey, Effect, Ending, Now, Publication, PublicationId, Reach, ShardId, Tell,
+        census::Census, config::CoreConfig, http::reply::BUSY_503, shard::Shard,
     },
     limits::{
         EXPIRIES_PER_TURN_MAX, LINGER_MS, MAIL_PER_TURN_MAX, MAILBOX_MESSAGES_MAX, READ_BUFFERS_POOLED,
@@ -48,6 +49,7 @@ use std::{
 };
 use tokio::{
     io::{Interest as Readiness, unix::AsyncFd},
+    sync::oneshot,
     time::Sleep,
 };
 
@@ -157,6 +159,8 @@ pub(super) struct Driver<B> {
     /// Broadcasts that found a full ring.
     backlog: VecDeque<(ShardId, Announcement)>,
     has_mail: Left,
+    /// Who waits for the publications under way.
+    publishers: Slab<oneshot::Sender<Reach>>,
 
     pub(super) buffers: Pool<BytesMut>,
     pub(super) messages: Pool<Box<Message>>,
@@ -165,20 +169,6 @@ pub(super) struct Driver<B> {
     mail: Vec<Mail>,
     tells: Vec<Tell>,
     pub(super) counters: Counters,
-}
-
-/// What a shard counts. Logged when it ends.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) turns: u64,
-    pub(super) slow_turns: u64,
-    pub(super) accepted: u64,
-    pub(super) refused: u64,
-    pub(super) moved_away: u64,
-    pub(super) moved_here: u64,
-    pub(super) moves_refused: u64,
-    pub(super) broadcasts_lost: u64,
-    pub(super) own_faults: u64,
 }
 
 impl<B: Backend> Driver<B> {
@@ -210,6 +200,7 @@ impl<B: Backend> Driver<B> {
             backlog: VecDeque::new(),
             // Mail may be older than the shard.
             has_mail: Left::Something,
+            publishers: Slab::new(),
             buffers: Pool::new(READ_BUFFERS_POOLED),
             messages: Pool::new(MESSAGES_POOLED),
             sends: Pool::new(MESSAGES_POOLED),
@@ -263,12 +254,29 @@ impl<B: Backend> Driver<B> {
         for letter in mail.drain(..) {
             match letter {
                 // Dropped, a traveller is shut down and closed.
-                Mail::Connection(_) if self.is_ending() => {}
+                Mail::Connection(_) | Mail::Publication(_) if self.is_ending() => {}
                 Mail::Connection(traveller) => self.adopt(traveller),
                 Mail::Announcement(announcement) => self.core.broadcast(announcement),
+                Mail::Publication(letter) => self.publish(letter),
+                Mail::Inquiry(reply) => self.describe(reply),
             }
         }
         self.mail = mail;
+    }
+
+    fn publish(&mut self, letter: Letter) {
+        let id = PublicationId(self.publishers.insert(letter.reply));
+        let publication = Publication { id, audience: letter.audience, announcement: letter.announcement };
+        self.core.publish(publication, self.now);
+    }
+
+    fn describe(&self, reply: oneshot::Sender<Box<Statistics>>) {
+        // Whoever asked may have given up.
+        let _ = reply.send(Box::new(Statistics {
+            core: self.core.counters().clone(),
+            shell: self.counters.clone(),
+            population: self.core.population(),
+        }));
     }
 
     fn advance_backend(&mut self, cx: &mut Context<'_>) {
@@ -302,7 +310,15 @@ impl<B: Backend> Driver<B> {
                 Effect::Measure(conn) => self.measure(conn),
                 Effect::Ask(ask) => self.ask(ask),
                 Effect::Broadcast(announcement) => self.broadcast(&announcement),
+                Effect::Published(id, reach) => self.report(id, reach),
             }
+        }
+    }
+
+    fn report(&mut self, id: PublicationId, reach: Reach) {
+        if let Some(publisher) = self.publishers.try_remove(id.0) {
+            // Whoever asked may have given up.
+            let _ = publisher.send(reach);
         }
     }
 
@@ -416,7 +432,9 @@ impl<B: Backend> Driver<B> {
         let linger_until_ms = self.now.ms + LINGER_MS + FORCED_END_MS;
         let grace_until_ms = match self.stage {
             Stage::Draining { until_ms } => until_ms.max(linger_until_ms),
-            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => linger_until_ms,
+            Stage::Running | Stage::Stopping { .. } | Stage::Closing { .. } | Stage::Forced { .. } => {
+                linger_until_ms
+            }
         };
         self.backend.end(Duration::from_millis(grace_until_ms - self.now.ms));
         let until_ms = if self.backend.is_ended() { linger_until_ms } else { grace_until_ms };

@@ -40,13 +40,15 @@ impl<B: Backend> Driver<B> {
     }
 
     fn linger(&mut self, key: ConnKey) {
+        // Our own FIN will count as unacknowledged, so what arrived before it is asked first.
+        self.measure(key);
         let Some(conn) = self.table.find(key) else { return };
         socket::shut_write(conn.fd());
         conn.state = State::Lingering { dropped: 0 };
         match (&conn.read, &conn.write) {
             (Read::Idle, _) => self.discard(key),
             // It would not see input, and a peer that is still sending would never get to its own close.
-            (Read::Poll(_, Watch::HangUp), Write::Idle) => {
+            (Read::Poll(_, Watch::HangUp | Watch::Failure), Write::Idle) => {
                 let word = Word::new(Source::Write, key.slot);
                 conn.write = Write::Cancel(ring::cancel(conn.fd(), word));
             }
@@ -56,6 +58,7 @@ impl<B: Backend> Driver<B> {
 
     /// Shuts both sides, which completes what is in flight, and closes once it has.
     pub(super) fn shut_and_finish(&mut self, key: ConnKey) {
+        self.measure(key);
         let Some(conn) = self.table.find(key) else { return };
         socket::shut(conn.fd());
         conn.state = State::Dying;
@@ -112,7 +115,9 @@ impl<B: Backend> Driver<B> {
                 self.refuse(traveller.arrive().0, moved.refusal);
                 self.core.strayed();
             }
-            Err(Mail::Announcement(_)) => unreachable!("the mail that was given is given back"),
+            Err(Mail::Announcement(_) | Mail::Publication(_) | Mail::Inquiry(_)) => {
+                unreachable!("the mail that was given is given back")
+            }
         }
     }
 }

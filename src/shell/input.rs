@@ -5,6 +5,7 @@
 //!
 //! Invariants
 //! - A completed operation leaves its side of the entry idle before anyone is told.
+//! - What the kernel says of unacknowledged bytes is read when no completed write is unheard of.
 //! - The core hears nothing more of a connection after `lost`, and of its input after `half_closed`.
 
 use super::{
@@ -146,6 +147,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn half_closed(&mut self, key: ConnKey) {
+        self.reap_write(key);
         let Some(conn) = self.table.find(key) else { return };
         if conn.input == Input::Ended {
             return;
@@ -157,6 +159,7 @@ impl<B: Backend> Driver<B> {
     }
 
     pub(super) fn lost(&mut self, key: ConnKey) {
+        self.reap_write(key);
         let Some(conn) = self.table.find(key) else { return };
         if conn.state != State::Open {
             return;
@@ -173,6 +176,7 @@ impl<B: Backend> Driver<B> {
     }
 
     pub(super) fn measure(&mut self, key: ConnKey) {
+        self.reap_write(key);
         let Some(conn) = self.table.find(key) else { return };
         let unacknowledged = socket::unacknowledged_bytes(conn.fd());
         self.core.unacknowledged(key, unacknowledged, self.now);
@@ -197,6 +201,12 @@ impl<B: Backend> Driver<B> {
         } else {
             Self::park(key, conn, Watch::Readable);
         }
+    }
+
+    /// Hears of a write that has completed before the kernel is asked what arrived: its bytes are in the kernel's
+    /// count, so they have to be in the core's, too.
+    fn reap_write(&mut self, key: ConnKey) {
+        self.write_completed(Word::new(Source::Write, key.slot));
     }
 
     // --- The write side -----------------------------------------------------------------------
@@ -235,8 +245,18 @@ impl<B: Backend> Driver<B> {
         let Some(conn) = self.table.find(key) else { return };
         match conn.state {
             State::Open => self.wrote_open(key, result),
-            State::Lost | State::Lingering { .. } => {}
-            State::Dying => self.finish(key),
+            State::Lost | State::Lingering { .. } | State::Dying => {
+                if let Ok(count) = result {
+                    self.core.wrote(key, count, self.now);
+                }
+                self.finish_if_dying(key);
+            }
+        }
+    }
+
+    fn finish_if_dying(&mut self, key: ConnKey) {
+        if self.table.find(key).is_some_and(|conn| conn.state == State::Dying) {
+            self.finish(key);
         }
     }
 
@@ -272,6 +292,7 @@ impl<B: Backend> Driver<B> {
         let events = match watch {
             Watch::Readable => ring::READABLE,
             Watch::HangUp => ring::HANG_UP,
+            Watch::Failure => ring::FAILURE,
         };
         if let Read::Idle = conn.read {
             let op = ring::poll(conn.fd(), events, Word::new(Source::Read, key.slot));

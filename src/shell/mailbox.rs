@@ -1,4 +1,4 @@
-//! Mail between shards: a bounded ring per ordered pair, a doorbell per shard.
+//! Mail between shards, and to them from outside: a bounded ring per ordered pair, a doorbell per shard.
 //!
 //! Owns the rings and doorbells. Must never block, and never lose a connection in silence: one that is
 //! not delivered is shut down and closed.
@@ -12,9 +12,10 @@
 //!
 //! O(1) per message. [`MAILBOX_MESSAGES_MAX`] slots per ordered pair, untouched until used.
 
+use super::counters::Statistics;
 use crate::{
-    core::{Announcement, ShardId},
-    limits::MAILBOX_MESSAGES_MAX,
+    core::{Announcement, Audience, Reach, ShardId},
+    limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
 use std::{
@@ -28,6 +29,7 @@ use std::{
         atomic::{AtomicU8, AtomicUsize, Ordering},
     },
 };
+use tokio::sync::oneshot;
 
 /// What shards send each other.
 #[derive(Debug)]
@@ -36,6 +38,21 @@ pub(crate) enum Mail {
     Connection(Traveller),
     /// A notification for every session.
     Announcement(Announcement),
+    /// A notification from outside.
+    Publication(Letter),
+    /// Somebody wants to know how the shard is.
+    Inquiry(oneshot::Sender<Box<Statistics>>),
+}
+
+/// A notification from outside, for an audience on one shard.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    /// Who is to get it.
+    pub(crate) audience: Audience,
+    /// What they get.
+    pub(crate) announcement: Announcement,
+    /// Who wants to know how it went. Dropped if the shard ends before.
+    pub(crate) reply: oneshot::Sender<Reach>,
 }
 
 /// A connection between two shards. Dropped on its way it is shut down and closed, so that its peer does
@@ -140,6 +157,7 @@ impl AsRawFd for Doorbell {
 pub(crate) struct Mailbox {
     id: ShardId,
     outgoing: Vec<Option<Sender<Mail>>>,
+    /// By sender; the one in the shard's own place comes from outside.
     incoming: Vec<Option<Receiver<Mail>>>,
     doorbells: Vec<Arc<Doorbell>>,
     to_ring: Vec<bool>,
@@ -222,7 +240,8 @@ impl Mailbox {
     /// Moves at most `budget` messages to `out`, a fair share from each sender.
     pub(crate) fn receive(&mut self, budget: usize, out: &mut Vec<Mail>) -> Left {
         let shards = self.incoming.len();
-        let share = budget.div_ceil(shards.saturating_sub(1).max(1));
+        let senders = self.incoming.iter().flatten().count();
+        let share = budget.div_ceil(senders.max(1));
         let mut left = budget;
         for step in 0..shards {
             if let Some(receiver) = &mut self.incoming[(self.first + step) % shards] {
@@ -239,6 +258,57 @@ impl Mailbox {
         self.first = (self.first + 1) % shards.max(1);
         let all_are_empty = self.incoming.iter().flatten().all(Receiver::is_empty);
         if all_are_empty { Left::Nothing } else { Left::Something }
+    }
+}
+
+// --- From outside -------------------------------------------------------------------------------
+
+/// The way to all shards for one thread that is none of them.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    senders: Vec<Sender<Mail>>,
+    doorbells: Vec<Arc<Doorbell>>,
+}
+
+/// Connects a thread that is no shard to all of `boxes`. There can be one such thread.
+pub(crate) fn outside(boxes: &mut [Mailbox]) -> Outside {
+    let mut senders = Vec::with_capacity(boxes.len());
+    for (index, mailbox) in boxes.iter_mut().enumerate() {
+        let (sender, receiver) = ring(OUTSIDE_MESSAGES_MAX);
+        assert!(mailbox.incoming[index].is_none(), "one thread outside");
+        mailbox.incoming[index] = Some(receiver);
+        senders.push(sender);
+    }
+    let doorbells = boxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
+    Outside { senders, doorbells }
+}
+
+impl Outside {
+    /// All shards.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..u16::try_from(self.senders.len()).expect("made from a u16")).map(ShardId)
+    }
+
+    /// Whether the next [`send`](Self::send) to `shard` finds room.
+    pub(crate) fn has_room(&self, shard: ShardId) -> bool {
+        self.senders.get(usize::from(shard.0)).is_some_and(|sender| !sender.is_full())
+    }
+
+    /// Sends `mail` to `shard` and wakes it.
+    ///
+    /// # Errors
+    /// Gives the mail back if the ring is full or there is no such shard.
+    pub(crate) fn send(&mut self, shard: ShardId, mail: Mail) -> Result<(), Mail> {
+        let index = usize::from(shard.0);
+        let Some(sender) = self.senders.get_mut(index) else { return Err(mail) };
+        sender.push(mail)?;
+        self.doorbells[index].ring();
+        Ok(())
+    }
+
+    /// What is wanted of the shards.
+    pub(crate) fn phase(&self) -> Phase {
+        self.doorbells.iter().map(|bell| bell.phase()).max().unwrap_or(Phase::Run)
     }
 }
 
@@ -285,6 +355,7 @@ fn ring<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 const _: () = assert!(MAILBOX_MESSAGES_MAX.is_power_of_two(), "the capacity of a ring");
+const _: () = assert!(OUTSIDE_MESSAGES_MAX.is_power_of_two(), "the capacity of a ring");
 
 impl<T> Sender<T> {
     fn push(&mut self, value: T) -> Result<(), T> {
@@ -301,6 +372,14 @@ impl<T> Sender<T> {
         unsafe { (*slot).write(value) };
         ring.tail.0.store(tail.wrapping_add(1), Ordering::Release);
         Ok(())
+    }
+}
+
+impl<T> Sender<T> {
+    fn is_full(&self) -> bool {
+        let ring = &*self.0;
+        let tail = ring.tail.0.load(Ordering::Relaxed);
+        tail.wrapping_sub(ring.head.0.load(Ordering::Acquire)) == ring.slots.len()
     }
 }
 
@@ -363,6 +442,7 @@ mod tests {
         match mail {
             Mail::Announcement(announcement) => &announcement.payload,
             Mail::Connection(traveller) => &traveller.bytes,
+            Mail::Publication(_) | Mail::Inquiry(_) => b"",
         }
     }
 

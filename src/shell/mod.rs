@@ -16,6 +16,7 @@ pub mod driver;
 pub mod mailbox;
 
 mod conn;
+pub(crate) mod counters;
 mod ending;
 mod entropy;
 mod errno;

@@ -6,7 +6,7 @@
 //! Invariants
 //! - Replies and events go first; keep-alive comments get what they leave of the turn's sends, but never
 //!   nothing.
-//! - A poll for the peer's close alone is not armed while a write is in flight: the write reports a dead
+//! - A poll for the peer's close or the connection's death alone is not armed while a write is in flight: the write reports a dead
 //!   peer itself, and most replies are written before such a poll would be of use.
 //! - A poll is cancelled only while no write is in flight: the cancellation is by descriptor.
 
@@ -90,7 +90,11 @@ impl<B: Backend> Driver<B> {
         match (self.core.interest(key), &conn.read) {
             (Interest::Park | Interest::Receive, Read::Idle) => Self::park(key, conn, Watch::Readable),
             (Interest::HangUp, Read::Idle) if !can_wait => Self::park(key, conn, Watch::HangUp),
-            (Interest::Park | Interest::Receive, Read::Poll(_, Watch::HangUp)) if !can_wait => {
+            (Interest::Failure, Read::Idle) if !can_wait => Self::park(key, conn, Watch::Failure),
+            (Interest::Park | Interest::Receive, Read::Poll(_, Watch::HangUp | Watch::Failure))
+            | (Interest::HangUp, Read::Poll(_, Watch::Failure))
+                if !can_wait =>
+            {
                 let word = Word::new(Source::Write, key.slot);
                 conn.write = Write::Cancel(ring::cancel(conn.fd(), word));
             }

@@ -195,6 +195,9 @@ pub(crate) const READABLE: u32 = (libc::POLLIN | libc::POLLRDHUP) as u32;
 /// The peer's close alone. `POLLERR` and `POLLHUP` are always reported.
 pub(crate) const HANG_UP: u32 = libc::POLLRDHUP as u32;
 
+/// The connection's death alone.
+pub(crate) const FAILURE: u32 = 0;
+
 /// Does nothing, but makes the runtime park, and so flush and dispatch.
 pub(crate) fn nop(word: Word) -> Op<()> {
     Op::start((), opcode::Nop::new().build(), word)
@@ -352,11 +355,13 @@ mod tests {
     #[test]
     fn a_shutdown_completes_what_is_in_flight() {
         on_a_ring(64, async {
-            let (server, _client) = UnixStream::pair().unwrap();
-            let parked = poll(server.as_fd(), READABLE, WORD);
-            server.shutdown(std::net::Shutdown::Both).unwrap();
-            let events = done(parked, WORD).await.0.unwrap();
-            assert_ne!(events & usize::try_from(libc::POLLHUP).unwrap(), 0);
+            for events in [READABLE, HANG_UP, FAILURE] {
+                let (server, _client) = UnixStream::pair().unwrap();
+                let parked = poll(server.as_fd(), events, WORD);
+                server.shutdown(std::net::Shutdown::Both).unwrap();
+                let events = done(parked, WORD).await.0.unwrap();
+                assert_ne!(events & usize::try_from(libc::POLLHUP).unwrap(), 0);
+            }
         });
     }
 

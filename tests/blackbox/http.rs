@@ -3,7 +3,7 @@
 use super::{
     PATIENCE, on_every_shard_count,
     server::Server,
-    session::{Session, answer, echo_call, initialize, post, request, slow_call, text_of},
+    session::{Session, answer, echo_call, initialize, ping, post, request, slow_call, text_of},
     wire::{Connection, Fill, Leave},
 };
 use serde_json::json;
@@ -21,6 +21,20 @@ on_every_shard_count! {
             let answer = answer(&connection.response("POST"));
             assert_eq!((answer["id"].as_i64(), text_of(&answer)), (Some(i), format!("message {i}").as_str()));
         }
+    }
+
+    /// So are those that nobody has read when their client closes its side, however many there are.
+    fn requests_before_a_half_close_are_all_answered(server: &Server) {
+        let session = Session::open(server.address());
+        let mut connection = server.connect();
+        let mut bytes = session.post_bytes(&slow_call(json!(0), 0.3, 3));
+        bytes.extend((1..200).flat_map(|i| session.post_bytes(&ping(json!(i)))));
+        connection.send(bytes);
+        connection.finish_sending();
+        for i in 0..200 {
+            assert_eq!(answer(&connection.response("POST"))["id"], i);
+        }
+        assert!(matches!(connection.rest().1, Fill::Closed));
     }
 
     /// A request may come in any pieces.

@@ -5,6 +5,7 @@
 //! they have to show that something does *not* happen they watch for a while, which
 //! `MOORLINE_TEST_QUIET_MS` lengthens.
 
+mod admin;
 mod event_source;
 mod events;
 mod failover;

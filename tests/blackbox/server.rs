@@ -69,6 +69,14 @@ impl Server {
         self.address
     }
 
+    /// Where its admin listener is.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        let log = self.log();
+        let address = log.lines().find_map(|line| line.strip_prefix("administration on http://"));
+        let address = address.and_then(|rest| rest.strip_suffix('/')?.parse().ok());
+        address.unwrap_or_else(|| panic!("no line names the admin listener: {log}"))
+    }
+
     /// A new connection to it.
     pub(crate) fn connect(&self) -> Connection {
         Connection::open(self.address)

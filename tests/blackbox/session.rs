@@ -38,7 +38,7 @@ impl Session {
     pub(crate) fn open_as(address: SocketAddr, capabilities: &Value) -> Session {
         let mut message = initialize(NEWEST);
         message["params"]["capabilities"] = capabilities.clone();
-        let session = Session::begin(address, NEWEST, &message);
+        let session = Session::begin(&mut Connection::open(address), address, NEWEST, &message);
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(session.post(&initialized).status(), 202);
         session
@@ -46,11 +46,25 @@ impl Session {
 
     /// Sends `initialize` and nothing after it.
     pub(crate) fn open_silent(address: SocketAddr, revision: &'static str) -> Session {
-        Session::begin(address, revision, &initialize(revision))
+        Session::begin(&mut Connection::open(address), address, revision, &initialize(revision))
     }
 
-    fn begin(address: SocketAddr, revision: &'static str, message: &Value) -> Session {
-        let mut connection = Connection::open(address);
+    /// As [`open_silent`](Self::open_silent), on `connection`, which leads to `address`.
+    #[allow(dead_code, reason = "not every test crate counts its connections")]
+    pub(crate) fn open_silent_on(
+        connection: &mut Connection,
+        address: SocketAddr,
+        revision: &'static str,
+    ) -> Session {
+        Session::begin(connection, address, revision, &initialize(revision))
+    }
+
+    fn begin(
+        connection: &mut Connection,
+        address: SocketAddr,
+        revision: &'static str,
+        message: &Value,
+    ) -> Session {
         connection.send(post(message, &[]));
         let response = connection.response("POST");
         assert_eq!(response.status(), 200, "{}", response.text());

@@ -801,8 +801,12 @@ fn a_buffer_is_kept_only_while_it_holds_something() {
         piped,
         post(&session, &request("1", "tools/call")) + &post(&session, &request("2", "tools/call")),
     );
-    assert_eq!(interest(&world, piped), Interest::HangUp, "holds the second request");
+    assert_eq!(interest(&world, piped), Interest::Failure, "holds the second request");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
     assert_eq!(interest(&world, piped), Interest::Park, "holds nothing");
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    world.send(piped, bodiless("GET", &(session + "Accept: text/event-stream\r\n")) + "more");
+    assert_eq!(interest(&world, piped), Interest::HangUp, "a stream whose client has sent more");
 }

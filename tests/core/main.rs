@@ -13,6 +13,7 @@ mod http;
 mod keep_alive;
 mod listeners;
 mod posts;
+mod publish;
 mod queue;
 mod recovery;
 mod replay;

@@ -265,6 +265,7 @@ impl Sim {
                     self.mail.push_back(Mail::News { to, announcement: announcement.clone(), m });
                 }
             }
+            Effect::Published(..) => unreachable!("nobody publishes here"),
         }
     }
 
@@ -425,7 +426,7 @@ impl Sim {
         let parked = match self.shards[shard].interest(key) {
             Interest::Park => true,
             Interest::Receive => false,
-            Interest::HangUp | Interest::Nothing => return,
+            Interest::HangUp | Interest::Failure | Interest::Nothing => return,
         };
         let mut count = entry.inbox.len();
         if !self.is_calm && self.rng.percent(50) {
@@ -466,7 +467,7 @@ impl Sim {
         let noticed = match interest {
             Interest::Park | Interest::Receive => entry.inbox.is_empty(),
             Interest::HangUp => true,
-            Interest::Nothing => false,
+            Interest::Failure | Interest::Nothing => false,
         };
         if closed && noticed && !entry.half_close_reported && !is_black {
             self.sockets[socket].half_close_reported = true;

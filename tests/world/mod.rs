@@ -19,7 +19,7 @@ pub mod http;
 use bytes::Bytes;
 use moorline::core::{
     Ask, Call, CallKey, ConnKey, Effect, Ending, Entropy, Interest, LogLevel, Notification, NotificationKind,
-    Now, Piece, SessionKey, ShardId, Tell,
+    Now, Piece, PublicationId, Reach, SessionKey, ShardId, Tell,
     census::Census,
     config::CoreConfig,
     http::{Binding, Policy},
@@ -48,6 +48,8 @@ pub struct World {
     pub log_levels: Vec<(SessionKey, LogLevel)>,
     /// Sessions the backend was told the end of.
     pub ended: Vec<SessionKey>,
+    /// Publications that shards reported, with how they went.
+    pub published: Vec<(PublicationId, Reach)>,
     /// Whether `initialize` is answered by itself.
     pub answers_initialize: bool,
     /// Sessions a shard looks at per turn while a broadcast is under way; 0 holds broadcasts and drains back.
@@ -109,6 +111,7 @@ impl World {
             log_levels: Vec::new(),
             cancelled: Vec::new(),
             ended: Vec::new(),
+            published: Vec::new(),
             answers_initialize: true,
             pump_budget: 1_000,
         }
@@ -308,6 +311,7 @@ impl World {
                     }
                 }
             }
+            Effect::Published(id, reach) => self.published.push((id, reach)),
         }
     }
 

@@ -1,0 +1,80 @@
+//! Publications: notifications from outside the protocol, for a named audience, with a count of how they went.
+//!
+//! Owns nothing. A publication to all is a broadcast that somebody waits for: it takes the same walk over the sessions,
+//! some per turn, and reports when the walk is done. One for a single session is given to it at once and overtakes walks
+//! under way.
+//!
+//! Invariants: each publication is reported once; each session it was for is counted once, by what was true of its message
+//! when the shard came by. Complexity: O(1) per session beyond the notification itself.
+
+use super::{
+    seam::*,
+    shard::{Shard, message_of},
+};
+
+/// What became of a notification in one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The primary took it.
+    Written,
+    /// It is in the queue, or one is that says the same.
+    Pending,
+    /// The session asked not to see it.
+    Filtered,
+    /// The queue had no room for it.
+    Refused,
+}
+
+impl Reach {
+    fn count(&mut self, fate: Fate) {
+        self.sessions += 1;
+        match fate {
+            Fate::Written => self.written += 1,
+            Fate::Pending => self.pending += 1,
+            Fate::Filtered => self.filtered += 1,
+            Fate::Refused => self.refused += 1,
+        }
+    }
+}
+
+impl Shard {
+    pub(super) fn begin_publication(&mut self, publication: Publication, now: Now) {
+        let Publication { id, audience, announcement } = publication;
+        match audience {
+            Audience::All => self.begin_broadcast(announcement, Some(id)),
+            Audience::Session(session) => {
+                let mut reach = Reach::default();
+                if let Some(session) = self.find_session(&session) {
+                    let message = message_of(&announcement.kind, announcement.payload);
+                    reach.count(self.notify_session(session, &announcement.kind, message, now));
+                }
+                self.effects.push_back(Effect::Published(id, reach));
+            }
+        }
+    }
+
+    /// There is no room for one more broadcast: whoever published it learns that nobody got it.
+    pub(super) fn refuse_publication(&mut self, publication: Option<PublicationId>) {
+        if let Some(id) = publication {
+            let sessions = self.sessions.len() as u64;
+            let reach = Reach { sessions, refused: sessions, ..Reach::default() };
+            self.effects.push_back(Effect::Published(id, reach));
+        }
+    }
+
+    /// The broadcast under way came by one more session.
+    pub(super) fn count_broadcast(&mut self, fate: Fate) {
+        if let Some(broadcast) = self.broadcasts.front_mut() {
+            broadcast.reach.count(fate);
+        }
+    }
+
+    /// The broadcast under way has come by all sessions.
+    pub(super) fn finish_broadcast(&mut self) {
+        if let Some(broadcast) = self.broadcasts.pop_front()
+            && let Some(id) = broadcast.publication
+        {
+            self.effects.push_back(Effect::Published(id, broadcast.reach));
+        }
+    }
+}
