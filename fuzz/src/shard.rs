@@ -13,15 +13,21 @@ use bytes::Bytes;
 use moorline::core::{
     CallKey, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, SessionKey, Tell,
     config::{CoreConfig, ListenerPolicy},
+    counters::Counters,
     jsonrpc::{self, RpcError},
 };
 
 /// Longer scripts are cut here, so that one run stays short.
-const STEPS_MAX: usize = 120;
-const CLIENTS_MAX: usize = 24;
+const STEPS_MAX: usize = 200;
+const CLIENTS_MAX: usize = 40;
 
-/// Plays a script.
+/// Judges any bytes as a script.
 pub fn check(bytes: &[u8]) {
+    play(bytes);
+}
+
+/// Plays a script; what each shard counted.
+pub fn play(bytes: &[u8]) -> Vec<Counters> {
     let mut choices = Choices::new(bytes);
     let mut play = Play::new(choices.byte());
     for _ in 0..STEPS_MAX {
@@ -30,7 +36,7 @@ pub fn check(bytes: &[u8]) {
         }
         play.step(&mut choices);
     }
-    play.end();
+    play.end()
 }
 
 /// Scripts that reach deep: each is a few steps that make sense together.
@@ -103,7 +109,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 4,
             ],
         ),
-        with(0, &[CONNECT, 1, RAW, 1, 30, b'P', b'O', b'S', b'T', b' ', b'/', b'm', b'c', b'p', ADVANCE, 7]),
+        with(0, &[CONNECT, 1, RAW, 1, 9, b'P', b'O', b'S', b'T', b' ', b'/', b'm', b'c', b'p', ADVANCE, 12]),
+        with(
+            0,
+            &[
+                &[CONNECT, 0, REQUEST, 1, 0, CALL, NOTIFY, 2, STALL, 1][..],
+                &[NOTIFY, 204, ADVANCE, 4].repeat(6)[..],
+                &[ADVANCE, 12],
+            ]
+            .concat(),
+        ),
     ];
     seeds.extend(super::corpus().into_iter().filter(|case| case.len() < 250).step_by(12).map(|case| {
         let length = u8::try_from(case.len()).expect("filtered");
@@ -115,7 +130,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Two hundred bytes, each of which is some decision.
+/// Bytes each of which is some decision.
 fn any_steps(seed: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995;
     let mut next = || {
@@ -124,7 +139,7 @@ fn any_steps(seed: u32) -> Vec<u8> {
         state ^= state << 5;
         state.to_le_bytes()[1]
     };
-    (0..200).map(|_| next()).collect()
+    (0..500).map(|_| next()).collect()
 }
 
 /// The first byte of each step; a byte beyond them is one of those that lead on.
@@ -133,22 +148,40 @@ mod op {
         if byte < count { byte } else { likely[usize::from(byte) % likely.len()] }
     }
 
-    pub(super) const LIKELY: [u8; 12] = [
+    pub(super) const LIKELY: [u8; 18] = [
+        REQUEST,
+        REQUEST,
+        REQUEST,
         REQUEST,
         REQUEST,
         REQUEST,
         REQUEST,
         REQUEST,
         CONNECT,
+        CONNECT,
         ANSWER,
         NOTIFY,
         ANNOUNCE,
+        ANNOUNCE,
         ACKNOWLEDGE,
+        HOLD,
         ADVANCE,
         RESET,
     ];
-    pub(super) const LIKELY_KINDS: [u8; 8] =
-        [CALL, LISTEN, RESUME, CALL, LISTEN, RESUME, INITIALIZE, INITIALIZED];
+    pub(super) const LIKELY_KINDS: [u8; 12] = [
+        CALL,
+        LISTEN,
+        RESUME,
+        CALL,
+        LISTEN,
+        RESUME,
+        CALL,
+        INITIALIZE,
+        INITIALIZED,
+        INITIALIZE,
+        CANCEL,
+        RESPONSE,
+    ];
 
     pub(super) const CONNECT: u8 = 0;
     pub(super) const RAW: u8 = 1;
@@ -185,13 +218,16 @@ mod op {
     pub(super) const RESPONSE: u8 = 9;
     pub(super) const CHUNKED: u8 = 10;
     pub(super) const EXPECT: u8 = 11;
-    pub(super) const LEVEL: u8 = 12;
+    /// The last kind is a request for a log level.
     pub(super) const KINDS: u8 = 13;
 }
 
 const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "1900-01-01"];
 /// One tick, less and more than most deadlines, and longer than all but the longest.
-const TIMES_MS: [u64; 9] = [1, 16, 1_000, 5_000, 10_000, 15_000, 60_000, 130_000, 1_900_000];
+const TIMES_MS: [u64; 16] = [
+    1, 16, 16, 200, 200, 1_000, 1_000, 1_000, 5_000, 5_000, 10_000, 15_000, 31_000, 61_000, 130_000,
+    1_900_000,
+];
 
 /// A world and what its clients have learned.
 struct Play {
@@ -217,6 +253,7 @@ impl Play {
             write_buffer_bytes: 600,
             message_bytes_max: 1_000,
             body_bytes_max: 2_000,
+            request_timeout_ms: 100_000,
             keep_alive_ms: if choice & 4 == 0 { 15_000 } else { 0 },
             listener_policy: if choice & 1 == 0 { ListenerPolicy::First } else { ListenerPolicy::Latest },
             fresh_get_fallback: choice & 2 == 0,
@@ -287,9 +324,10 @@ impl Play {
     }
 
     fn request(&mut self, client: ClientId, choices: &mut Choices<'_>) {
-        let session = self.session_line(choices.byte());
+        let choice = choices.byte();
+        let (session, id) = (self.session_line(choice), choice >> 4 & 3);
         let kind = op::of(choices.byte(), op::KINDS, &op::LIKELY_KINDS);
-        let id = choices.byte() % 4;
+        let session = if kind == op::INITIALIZE { String::new() } else { session };
         let post = |fields: &str, body: &str| post(&format!("{session}{fields}"), body);
         let request = match kind {
             op::INITIALIZE => {
@@ -430,7 +468,7 @@ impl Play {
 
     // --- The end ---------------------------------------------------------------------------------
 
-    fn end(mut self) {
+    fn end(mut self) -> Vec<Counters> {
         for index in 0..self.sending.len() {
             let client = ClientId(index);
             self.world.client(client).closes_promptly = true;
@@ -453,6 +491,7 @@ impl Play {
         assert_eq!((self.world.census.connections(), self.world.census.sessions()), (0, 0));
         let begun: u64 = self.world.shards.iter().map(|shard| shard.counters().sessions).sum();
         assert_eq!(self.world.ended.len() as u64, begun, "the backend is told of every end");
+        self.world.shards.iter().map(|shard| shard.counters().clone()).collect()
     }
 }
 

@@ -45,7 +45,7 @@ impl<'a> Bystander<'a> {
     }
 
     /// The attack is over and has left nothing.
-    fn is_unharmed(mut self) {
+    fn leaves_unharmed(mut self) {
         self.is_served();
         self.session.notify();
         self.listener.message();
@@ -109,7 +109,7 @@ fn slow_senders_are_let_go_while_others_are_served() {
     for mut connection in slow {
         assert_eq!(connection.response("POST").status(), 408);
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn endless_heads_bodies_and_trailers_are_refused_while_they_come() {
         assert!(text.is_empty() || text.starts_with(&format!("HTTP/1.1 {status} ")), "{more:?}: {text}");
         assert!(text.matches("HTTP/1.1").count() <= 1, "{text}");
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 // --- Sessions -----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ fn unknown_session_ids_cost_nothing() {
         }
     }
     assert_eq!(bodies.len(), 1, "one answer for all");
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_cursor_of_another_session_is_no_cursor() {
         assert_eq!(head.status, 400);
         connection.leave(Leave::Fin);
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_flood_of_gets_locks_nobody_out() {
     held.into_iter().for_each(|connection| connection.leave(Leave::Rst));
     until("a place is free again", || flooded.get_status() == 200);
     assert_eq!(flooded.delete(), 204);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -238,7 +238,29 @@ fn a_delete_ends_every_stream_of_its_session_and_no_other() {
         }
         assert_eq!((session.ping_status(), session.get_status(), session.delete()), (404, 404, 404));
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
+}
+
+/// Ids are credentials: at the most talkative level none is in the log, whatever is done with it.
+#[test]
+fn no_session_id_is_ever_logged() {
+    let mut server = Server::start(&["--shards", "2", "--log-level", "trace"]);
+    let session = Session::open(server.address());
+    let (id, unknown) = (session.id.clone(), "0123456789abcdef".repeat(3)[..42].to_owned());
+    session.call_on(&mut server.connect(), "echo", &json!({"message": "x"}));
+    let listener = session.listen();
+    session.notify();
+    drop(listener);
+    let mut connection = server.connect();
+    connection.send(post(&ping(json!(1)), &[("Mcp-Session-Id", &unknown)]));
+    assert_eq!(connection.response("POST").status(), 404);
+    assert_eq!(session.delete(), 204);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.exit_within(PATIENCE).success());
+    let log = server.log();
+    for secret in [&id[10..], &unknown[10..]] {
+        assert!(!log.contains(secret), "{log}");
+    }
 }
 
 // --- Messages -----------------------------------------------------------------------------------
@@ -280,7 +302,7 @@ fn bodies_that_are_no_messages_are_refused_and_the_connection_goes_on() {
         assert!(response.body.len() < 2_000, "an answer does not grow with the attack");
     }
     assert_eq!(bystander.session.post_on(&mut connection, &ping(json!(2))).status(), 200);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -309,7 +331,7 @@ fn storms_of_cancellations_answers_and_calls_are_taken() {
     }
     bystander.is_served();
     assert_eq!(session.delete(), 204);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 // --- Connections --------------------------------------------------------------------------------
@@ -333,7 +355,7 @@ fn ten_thousand_pipelined_requests_whose_replies_nobody_reads_are_bounded() {
     );
     until("who does not read is cut", || files(&server) <= bystander.files + FILES_SLACK);
     drop(flooding);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -348,7 +370,7 @@ fn ten_thousand_pipelined_requests_are_answered_in_order() {
             assert_eq!(answer(&connection.response("POST"))["id"], round * 100 + n);
         }
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
@@ -409,7 +431,7 @@ fn peers_may_leave_in_any_state() {
         }
     }
     assert_eq!(session.delete(), 204);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 /// Replies that come before the body was sent: what comes then is never a request.
@@ -433,7 +455,7 @@ fn what_follows_an_early_refusal_is_not_parsed() {
             "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: {}\r\nContent-Length: {length}\r\n\r\n",
             "0".repeat(42)
         ),
-        format!("OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        "OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
         format!("HEAD /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"),
     ];
     for head in &heads {
@@ -446,7 +468,7 @@ fn what_follows_an_early_refusal_is_not_parsed() {
         assert!(response.head.closes(), "goes on after {head}");
         assert!(rest.is_empty(), "{head}: {}", rest.escape_ascii());
     }
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 // --- Running out --------------------------------------------------------------------------------
@@ -462,7 +484,7 @@ fn churn_at_the_open_file_limit_is_survived() {
         until("newcomers are served again", || is_welcome(&server));
     }
     assert!(files(&server) < 256);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 /// The limit is lowered under the running server: the kernel has no descriptor for a newcomer, who is told so.
@@ -482,7 +504,7 @@ fn a_host_without_descriptors_is_survived() {
     drop(hoard);
     until("newcomers are served again", || is_welcome(&server));
     limit_files(&server, 1024);
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 fn limit_files(server: &Server, files: u64) {
@@ -521,7 +543,7 @@ fn sessions_beyond_the_cap_are_refused_and_nobody_is_evicted() {
     bystander.is_served();
     // Nobody went on with them.
     until("abandoned sessions are gone", || is_welcome(&server));
-    bystander.is_unharmed();
+    bystander.leaves_unharmed();
 }
 
 #[test]
