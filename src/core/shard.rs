@@ -108,6 +108,19 @@ pub struct Population {
     pub timers: usize,
 }
 
+/// What one entry of each kind takes in its table, in bytes. What hangs on an entry while it is busy is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryBytes {
+    /// A connection.
+    pub conn: usize,
+    /// A session.
+    pub session: usize,
+    /// A stream.
+    pub stream: usize,
+    /// A timer: sessions and connections have one each.
+    pub timer: usize,
+}
+
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard")
@@ -411,6 +424,16 @@ impl Shard {
             streams: self.streams.len(),
             calls: self.calls.len(),
             timers: self.wheel.len(),
+        }
+    }
+
+    /// What one entry of each kind takes.
+    pub fn entry_bytes() -> EntryBytes {
+        EntryBytes {
+            conn: Table::<ConnSlot, Conn>::ENTRY_BYTES,
+            session: Table::<SessionSlot, Session>::ENTRY_BYTES,
+            stream: Table::<StreamSlot, Stream>::ENTRY_BYTES,
+            timer: Wheel::<Deadline>::ENTRY_BYTES,
         }
     }
 
