@@ -284,13 +284,17 @@ fn legal_id(id: &RawValue) -> Result<&str, Reason> {
 // --- Writing ------------------------------------------------------------------------------------
 // `out` grows: a `Vec<u8>` or `BytesMut`.
 
+/// The answer to request `id` (as written) with `result`, one JSON value, in parts to be written one after the other:
+/// its length is known before anything is copied.
+pub fn result_parts<'a>(id: &'a [u8], result: &'a [u8]) -> [&'a [u8]; 5] {
+    [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, result, b"}"]
+}
+
 /// Appends the answer to request `id` (as written) with `result`, one JSON value.
 pub fn write_result(out: &mut impl BufMut, id: &[u8], result: &[u8]) {
-    out.put_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.put_slice(id);
-    out.put_slice(br#","result":"#);
-    out.put_slice(result);
-    out.put_slice(b"}");
+    for part in result_parts(id, result) {
+        out.put_slice(part);
+    }
 }
 
 /// Appends an error answer to request `id` (as written). Without a readable id it is `null` (JSON-RPC 2.0

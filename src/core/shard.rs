@@ -46,6 +46,9 @@ pub struct Shard {
     /// Emptied output queues, for reuse.
     #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
     pub(super) outputs: Vec<Box<Output>>,
+    /// Emptied places of input, for reuse.
+    #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
+    pub(super) inputs: Vec<Box<BytesMut>>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
@@ -155,6 +158,7 @@ impl Shard {
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
             outputs: Vec::new(),
+            inputs: Vec::new(),
             effects: VecDeque::new(),
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),
