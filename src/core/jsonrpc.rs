@@ -372,7 +372,9 @@ impl<'a> Meta<'a> {
             #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
             claimed_revision: Option<&'a RawValue>,
         }
-        let meta = params.and_then(|params| parse_object::<Params<'_>>(params).ok()?.meta);
+        let meta = params
+            .filter(|params| may_have_meta(params.get().as_bytes()))
+            .and_then(|params| parse_object::<Params<'_>>(params).ok()?.meta);
         let Some(wire) = meta.and_then(|meta| parse_object::<Wire<'_>>(meta).ok()) else {
             return Meta::default();
         };
@@ -381,6 +383,12 @@ impl<'a> Meta<'a> {
             claimed_revision: wire.claimed_revision,
         }
     }
+}
+
+/// Whether `_meta` could be the name of a member: two searches spare most params a parse. With escapes it can be
+/// spelled in many ways.
+fn may_have_meta(params: &[u8]) -> bool {
+    memchr::memmem::find(params, b"\"_meta\"").is_some() || memchr::memchr(b'\\', params).is_some()
 }
 
 /// The params of `initialize` (2025-11-25, "Initialization").
@@ -915,6 +923,7 @@ mod tests {
             check(nothing, None, None);
         }
         check(r#"{"_meta":{"progressToken":1},"_meta":{"progressToken":2}}"#, None, None);
+        check(r#"{"\u005fmeta":{"progressToken":1}}"#, Some("1"), None);
         assert!(Meta::of(None).progress_token.is_none());
     }
 
