@@ -288,7 +288,8 @@ impl Shard {
 
     /// The attached stream that would be promoted; nobody while the server stops.
     pub(super) fn best_listener(&self, session: SessionSlot) -> Option<StreamSlot> {
-        if self.draining() {
+        // Only what came by GET listens; without this every finished POST of the session would be looked at.
+        if self.draining() || self.sessions[session].gets == 0 {
             return None;
         }
         self.streams_of(session)

@@ -511,6 +511,9 @@ impl Shard {
 
     /// Ends the connections from which this request stream was continued elsewhere.
     pub(super) fn end_superseded(&mut self, stream: StreamSlot, now: Now) {
+        if self.streams[stream].via == Via::Post {
+            return;
+        }
         let (session, number) = (self.streams[stream].session, self.streams[stream].number);
         let is_left_over = |slot: &StreamSlot| {
             let entry = &self.streams[*slot];
