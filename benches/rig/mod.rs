@@ -244,7 +244,7 @@ impl Rig {
             Effect::Close(conn, _) => self.shard.closed(conn, 0, self.now),
             Effect::Measure(conn) => self.shard.unacknowledged(conn, 0, self.now),
             Effect::Ask(ask) => self.ask(ask),
-            Effect::Broadcast(_) => {}
+            Effect::Broadcast(_) | Effect::Published(..) => {}
             Effect::Move(_) => panic!("there is one shard"),
         }
     }
