@@ -29,8 +29,8 @@ use rig::{Behind, CALL, Rig, counting};
 #[global_allocator]
 static COUNTING: counting::Counting = counting::Counting;
 
-const LISTENERS: u64 = 1_000;
-const WORKS: [(&str, fn(u64) -> Work); 8] = [
+const LISTENERS: u32 = 1_000;
+const WORKS: [(&str, MakeWork); 8] = [
     ("json", |_| calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Auto)),
     ("sse", |_| calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Sse)),
     ("builtin", |_| calls(Behind::Builtin(Box::new(Host::new(Builtin::new()))), ResponseMode::Auto)),
@@ -41,6 +41,7 @@ const WORKS: [(&str, fn(u64) -> Work); 8] = [
     ("streams", |_| streams()),
 ];
 
+type MakeWork = fn(u64) -> Work;
 /// One unit of work, done so many times as asked.
 type Work = Box<dyn FnMut(u64)>;
 
@@ -61,7 +62,7 @@ fn main() {
 fn report() {
     println!("{:<10} {:>18} {:>14}", "unit", "allocations", "bytes");
     for (name, make) in WORKS {
-        let count = 2 * LISTENERS;
+        let count = u64::from(2 * LISTENERS);
         let mut work = make(count);
         work(count);
         let ((), added) = counting::during(|| work(count));
