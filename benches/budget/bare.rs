@@ -33,7 +33,7 @@ const KEEP_ALIVE: &[u8] = b"d\r\n: keepalive\n\n\r\n";
 const ID_DIGITS: usize = 10;
 
 /// Serves until it is killed. Prints its address once it listens.
-pub fn run(keep_alive_ms: u64) -> io::Result<()> {
+pub(crate) fn run(keep_alive_ms: u64) -> io::Result<()> {
     let listener = listen()?;
     let address = listener.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     println!("listening on http://{address}/mcp");

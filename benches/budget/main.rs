@@ -126,7 +126,7 @@ fn pair(line: &Line, plan: &Plan, server: &Path, load: &PathBuf, index: usize) -
         command.args(["bare-loop", "1000"]);
         measure(line, plan, command, load)
     };
-    if index % 2 == 0 {
+    if index.is_multiple_of(2) {
         let first = measure_server()?;
         return Ok((first, measure_bare()?));
     }
