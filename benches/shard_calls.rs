@@ -30,20 +30,21 @@ use rig::{Behind, CALL, Rig, counting};
 static COUNTING: counting::Counting = counting::Counting;
 
 const LISTENERS: u32 = 1_000;
-const WORKS: [(&str, MakeWork); 8] = [
-    ("json", |_| calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Auto)),
-    ("sse", |_| calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Sse)),
-    ("builtin", |_| calls(Behind::Builtin(Box::new(Host::new(Builtin::new()))), ResponseMode::Auto)),
-    ("large", |_| calls(Behind::Canned(large_result()), ResponseMode::Auto)),
-    ("comments", |_| comments()),
-    ("notify", |_| notify()),
-    ("sessions", |_| sessions()),
-    ("streams", |_| streams()),
+const WORKS: [(&str, Make); 8] = [
+    ("json", || calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Auto)),
+    ("sse", || calls(Behind::Canned(Bytes::from_static(rig::CANNED)), ResponseMode::Sse)),
+    ("builtin", || calls(Behind::Builtin(Box::new(Host::new(Builtin::new()))), ResponseMode::Auto)),
+    ("large", || calls(Behind::Canned(large_result()), ResponseMode::Auto)),
+    ("comments", || comments()),
+    ("notify", || notify()),
+    ("sessions", || sessions()),
+    ("streams", || streams()),
 ];
 
-type MakeWork = fn(u64) -> Work;
 /// One unit of work, done so many times as asked.
 type Work = Box<dyn FnMut(u64)>;
+/// What it needs is set up.
+type Make = fn() -> Work;
 
 fn main() {
     let arguments: Vec<String> =
@@ -52,7 +53,7 @@ fn main() {
         [name, count] => {
             let make = WORKS.iter().find(|(known, _)| known == name).expect("a kind of work from the list").1;
             let count = count.parse().expect("a count");
-            make(count)(count);
+            make()(count);
         }
         _ => report(),
     }
@@ -63,7 +64,7 @@ fn report() {
     println!("{:<10} {:>18} {:>14}", "unit", "allocations", "bytes");
     for (name, make) in WORKS {
         let count = u64::from(2 * LISTENERS);
-        let mut work = make(count);
+        let mut work = make();
         work(count);
         let ((), added) = counting::during(|| work(count));
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
