@@ -113,10 +113,10 @@ export async function cuttingProxy(url) {
 const ACCEPT_BOTH = 'application/json, text/event-stream';
 
 /** One bare POST in a session, to look at what an SDK hides. Returns the response, its body unread. */
-export function post(url, sessionId, message) {
+export function post(url, sessionId, message, signal) {
   const headers = { 'content-type': 'application/json', accept: ACCEPT_BOTH };
   if (sessionId) headers['mcp-session-id'] = sessionId;
-  return fetch(url, { method: 'POST', headers, body: JSON.stringify(message) });
+  return fetch(url, { method: 'POST', headers, body: JSON.stringify(message), signal });
 }
 
 /** The status of a bare request without a body in a session. */

@@ -1,6 +1,6 @@
 // The scenario every TypeScript SDK has to get through, told once; an adapter hides what differs between
 // major versions: { name, Client, Transport, call(client, params, options) }.
-import { Checks, assert, cuttingProxy, equal, post, settlesAt, statusOf, until } from './checks.mjs';
+import { Checks, assert, cuttingProxy, equal, pause, post, settlesAt, statusOf, until } from './checks.mjs';
 
 const QUIET_MS = 400;
 const TOOLS = ['add', 'echo', 'notify', 'slow'];
@@ -27,6 +27,7 @@ export async function run(adapter, url) {
   await checks.check('equal ids in one session', () => equalIdsInSession(adapter, url, sessionId));
   await checks.check('notifications arrive exactly once', () => notifications(adapter, main));
   await checks.check('reconnect by cursor after a cut', () => reconnect(adapter, main, proxy));
+  await checks.check('a lost reply comes with the next plain GET, once', () => lostReply(adapter, url, sessionId));
   await checks.check('cancel', () => cancel(adapter, main));
   await checks.check('DELETE, then 404', () => terminate(adapter, main, url, sessionId));
   await checks.check('connect again', () => connectAgain(adapter, url));
@@ -43,6 +44,31 @@ async function connect(adapter, url, sessionId) {
   const transport = new adapter.Transport(new URL(url), sessionId ? { sessionId } : undefined);
   await client.connect(transport);
   return { client, transport, heard, errors };
+}
+
+/** A POST dies before its reply: no cursor names it, so the session's next plain GET carries it, and no other. */
+async function lostReply(adapter, url, sessionId) {
+  const hangUp = new AbortController();
+  const call = { name: 'slow', arguments: { seconds: 0.4, steps: 1 } };
+  const posted = post(url, sessionId, { jsonrpc: '2.0', id: 'lost', method: 'tools/call', params: call }, hangUp.signal);
+  await pause(100);
+  hangUp.abort();
+  await posted.then(() => assert(false, 'the reply came after all'), () => {});
+  await pause(QUIET_MS + 400);
+  const joined = [await connect(adapter, url, sessionId), await connect(adapter, url, sessionId)];
+  const answers = [];
+  for (const { client, transport } of joined) {
+    const pass = transport.onmessage;
+    transport.onmessage = (message, extra) => {
+      if (message.id === 'lost') answers.push(message);
+      return pass(message, extra);
+    };
+    // What an SDK opens its listener after.
+    await client.notification({ method: 'notifications/initialized' });
+  }
+  await settlesAt(() => answers.length, 1, QUIET_MS, 'replies');
+  equal(textOf(answers[0].result).startsWith('Done'), true, 'the reply');
+  for (const { client } of joined) await client.close();
 }
 
 async function listTools({ client }) {
