@@ -109,11 +109,11 @@ struct Incoming {
 
 impl Shard {
     /// A POST's body is whole: acts on its messages.
-    pub(super) fn dispatch(&mut self, conn: ConnSlot, request: Box<Request>, body: Bytes, now: Now) {
-        let outcome = match jsonrpc::parse(&body) {
-            Ok(Body::Single(message)) => self.dispatch_message(conn, &request, &body, message, now),
-            Ok(Body::Batch(messages)) => self.dispatch_batch(conn, &request, &body, messages, now),
-            Err(error) => Err(self.refused_envelope(&request, &error)),
+    pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &Request, body: &Bytes, now: Now) {
+        let outcome = match jsonrpc::parse(body) {
+            Ok(Body::Single(message)) => self.dispatch_message(conn, request, body, message, now),
+            Ok(Body::Batch(messages)) => self.dispatch_batch(conn, request, body, messages, now),
+            Err(error) => Err(self.refused_envelope(request, &error)),
         };
         match outcome {
             Ok(()) => {}
@@ -328,7 +328,8 @@ impl Incoming {
         let Message::Request { id, method, params } = message else { return None };
         let token = Meta::of(params).progress_token;
         Some(Incoming {
-            id: body.slice_ref(id.as_bytes()),
+            // A copy: as long as the call runs its id is kept, and a slice would keep the whole body.
+            id: Bytes::copy_from_slice(id.as_bytes()),
             method: method_of(body, method),
             params: params.map(|params| body.slice_ref(params.get().as_bytes())),
             progress_token: token.map(|token| body.slice_ref(token.get().as_bytes())),
@@ -572,12 +573,12 @@ impl Shard {
                 self.forget_if_done(stream);
             }
             Form::Undecided(facts, _, responses) => {
-                let json = Bytes::from(join_batch(&responses));
+                let json = join_batch(&responses);
                 match entry.conn {
                     Some(conn) if responses.is_empty() => {
                         self.reply_empty(conn, &facts, Status::Accepted, now)
                     }
-                    Some(conn) => self.answer_json(entry.session, conn, &facts, json, now),
+                    Some(conn) => self.answer_json(entry.session, conn, &facts, &[&json], now),
                     None if responses.is_empty() => {}
                     None => self.json_lost(entry.session, &json, now),
                 }
@@ -633,11 +634,14 @@ fn join_batch(responses: &[Bytes]) -> Vec<u8> {
 
 impl Shard {
     fn respond(&mut self, post: PostSlot, id: &[u8], answer: Result<Bytes, RpcError>, now: Now) {
-        let mut json = Vec::new();
-        match &answer {
-            Ok(result) => jsonrpc::write_result(&mut json, id, result),
-            Err(error) => jsonrpc::write_error(&mut json, Some(id), error),
-        }
+        let mut error = Vec::new();
+        let parts = match &answer {
+            Ok(result) => jsonrpc::result_parts(id, result),
+            Err(why) => {
+                jsonrpc::write_error(&mut error, Some(id), why);
+                [&error[..], b"", b"", b"", b""]
+            }
+        };
         if self.must_stream(post) {
             self.open_post_stream(post, now);
         }
@@ -645,29 +649,30 @@ impl Shard {
         match &mut entry.form {
             Form::Stream(stream) => {
                 let stream = *stream;
-                let message =
-                    queue::Message { class: Class::Response, payload: Rc::new(sse::payload(&json)) };
-                self.log_message(stream, message, now);
+                let payload = Rc::new(sse::payload(&parts.concat()));
+                self.log_message(stream, queue::Message { class: Class::Response, payload }, now);
                 self.pump_stream(stream, now);
             }
-            Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => responses.push(json.into()),
-            Form::Undecided(..) => self.respond_with_json(post, json.into(), now),
+            Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => {
+                responses.push(parts.concat().into());
+            }
+            Form::Undecided(..) => self.respond_with_json(post, &parts, now),
         }
     }
 
-    fn respond_with_json(&mut self, post: PostSlot, json: Bytes, now: Now) {
+    fn respond_with_json(&mut self, post: PostSlot, json: &[&[u8]], now: Now) {
         let (session, kind) = (self.posts[post].session, self.posts[post].kind);
         match (self.take_undecided(post), kind) {
             (Some((conn, facts)), PostKind::Initialize) => {
                 let id = self.announce_session(post);
-                self.reply_json(conn, &facts, id.as_ref().map(|id| &id[..]), &json, now);
+                self.reply_json(conn, &facts, id.as_ref().map(|id| &id[..]), json, now);
             }
             (Some((conn, facts)), PostKind::Single | PostKind::Batch) => {
                 self.answer_json(session, conn, &facts, json, now);
             }
             // Nobody knows the session's id, and its handshake deadline will end it.
             (None, PostKind::Initialize) => {}
-            (None, PostKind::Single | PostKind::Batch) => self.json_lost(session, &json, now),
+            (None, PostKind::Single | PostKind::Batch) => self.json_lost(session, &json.concat(), now),
         }
     }
 
@@ -677,10 +682,10 @@ impl Shard {
         session: SessionSlot,
         conn: ConnSlot,
         facts: &ReplyFacts,
-        json: Bytes,
+        json: &[&[u8]],
         now: Now,
     ) {
-        self.reply_json(conn, facts, None, &json, now);
+        let json = self.reply_json(conn, facts, None, json, now);
         if self.config.fresh_get_fallback {
             let session = self.session_key(session);
             self.doubt_reply(conn, session, json, now);
@@ -715,20 +720,23 @@ impl Shard {
         Some(self.session_id(session).encode())
     }
 
+    /// Queues a reply with that JSON, which comes in parts, and returns it as it stands there.
     fn reply_json(
         &mut self,
         conn: ConnSlot,
         facts: &ReplyFacts,
         session_id: Option<&[u8]>,
-        json: &[u8],
+        json: &[&[u8]],
         now: Now,
-    ) {
+    ) -> Bytes {
         let date = self.date;
+        let json_len: usize = json.iter().map(|part| part.len()).sum();
         let head = ReplyHead {
             session_id,
-            ..ReplyHead::new(Status::Ok, Content::Json(json.len() as u64), facts.exchange(&date))
+            ..ReplyHead::new(Status::Ok, Content::Json(json_len as u64), facts.exchange(&date))
         };
-        self.reply(conn, &head, json, now);
+        let mut reply = self.reply(conn, &head, json, now);
+        reply.split_off(reply.len() - json_len)
     }
 
     fn reply_error(
@@ -745,7 +753,7 @@ impl Shard {
         jsonrpc::write_error(&mut json, id, error);
         let date = self.date;
         let head = ReplyHead::new(status, Content::Json(json.len() as u64), facts.exchange(&date));
-        self.reply(conn, &head, &json, now);
+        self.reply(conn, &head, &[&json], now);
     }
 }
 

@@ -26,6 +26,8 @@ use bytes::{Bytes, BytesMut};
 const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
+/// Emptied places of input kept for reuse: most are in use for the length of one turn.
+const INPUTS_POOLED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -337,12 +339,14 @@ impl Shard {
     /// What the shell should receive into: the unfinished message with room for more.
     pub(super) fn lend_input(&mut self, conn: ConnSlot) -> Option<BytesMut> {
         let entry = &mut self.conns[conn];
-        let mut buffer = *entry.input.take()?;
+        let mut place = entry.input.take()?;
+        let mut buffer = std::mem::take(&mut *place);
         let wanted = match &entry.state {
             State::Body(request) => request.wanted_bytes(buffer.len()),
             _ => limits::READ_BUFFER_BYTES,
         };
         buffer.reserve(wanted.max(1));
+        self.recycle_input(place);
         Some(buffer)
     }
 
@@ -351,18 +355,24 @@ impl Shard {
         if let State::Closing(_) | State::Moving = self.conns[conn].state {
             return Some(buffer);
         }
-        self.conns[conn].input = Some(Box::new(buffer));
+        let mut place = self.inputs.pop().unwrap_or_default();
+        *place = buffer;
+        self.conns[conn].input = Some(place);
         self.process(conn, now);
         self.spent_input(conn)
     }
 
     /// An input buffer that holds nothing is given back.
     fn spent_input(&mut self, conn: ConnSlot) -> Option<BytesMut> {
-        let input = &mut self.conns[conn].input;
-        if input.as_ref().is_some_and(|buffer| buffer.is_empty()) {
-            input.take().map(|buffer| *buffer)
-        } else {
-            None
+        let mut place = self.conns[conn].input.take_if(|buffer| buffer.is_empty())?;
+        let buffer = std::mem::take(&mut *place);
+        self.recycle_input(place);
+        Some(buffer)
+    }
+
+    fn recycle_input(&mut self, place: Box<BytesMut>) {
+        if self.inputs.len() < INPUTS_POOLED {
+            self.inputs.push(place);
         }
     }
 
@@ -400,24 +410,32 @@ impl Shard {
         };
         let progress = request.decode(&mut input);
         self.keep_input(conn, input);
+        if let Ok(None) = progress {
+            return Step::Wait;
+        }
+        let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
+            unreachable!("seen above")
+        };
+        self.body_decoded(conn, &request, progress, now)
+    }
+
+    /// What a body led to that is whole, or refused.
+    pub(super) fn body_decoded(
+        &mut self,
+        conn: ConnSlot,
+        request: &Request,
+        progress: Result<Option<Bytes>, Refusal>,
+        now: Now,
+    ) -> Step {
         match progress {
-            Ok(None) => Step::Wait,
-            Ok(Some(body)) => {
-                let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
-                    unreachable!("seen above")
-                };
-                self.dispatch(conn, request, body, now);
-                Step::Again
-            }
+            Ok(None) => return Step::Wait,
+            Ok(Some(body)) => self.dispatch(conn, request, &body, now),
             Err(refusal) => {
-                let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
-                    unreachable!("seen above")
-                };
-                let refusal = self.mask_refusal(&request, refusal);
+                let refusal = self.mask_refusal(request, refusal);
                 self.refuse(conn, &request.reply, &refusal, now);
-                Step::Again
             }
         }
+        Step::Again
     }
 
     /// Puts the rest of the input back.
@@ -448,10 +466,10 @@ impl Shard {
     }
 
     /// A body is on its way: its deadline runs from now.
-    pub(super) fn await_body(&mut self, conn: ConnSlot, request: Box<Request>, now: Now) {
+    pub(super) fn await_body(&mut self, conn: ConnSlot, request: Request, now: Now) {
         let entry = &mut self.conns[conn];
         entry.progress_ms = now.ms;
-        entry.state = State::Body(request);
+        entry.state = State::Body(Box::new(request));
     }
 
     /// What the read side should be doing.
@@ -638,15 +656,18 @@ impl Shard {
 
     // --- Replies ---------------------------------------------------------------------------------
 
-    /// Queues a reply of head and body, after which the exchange is over.
-    pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[u8], now: Now) {
+    /// Queues a reply of head and body, which comes in parts, in one buffer; after it the exchange is over. Returns the
+    /// whole reply.
+    pub(super) fn reply(&mut self, conn: ConnSlot, head: &ReplyHead<'_>, body: &[&[u8]], now: Now) -> Bytes {
         let mut head = *head;
         head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
+        let out = out.freeze();
         self.conns[conn].persistence = head.exchange.persistence;
-        self.queue_bytes(conn, out.freeze(), now);
+        self.queue_bytes(conn, out.clone(), now);
         self.finish_reply(conn, Afterwards::AsAgreed, now);
+        out
     }
 
     /// Queues a refusal, after which the exchange is over.

@@ -285,13 +285,17 @@ fn legal_id(id: &RawValue) -> Result<&str, Reason> {
 // --- Writing ------------------------------------------------------------------------------------
 // `out` grows: a `Vec<u8>` or `BytesMut`.
 
+/// The answer to request `id` (as written) with `result`, one JSON value, in parts to be written one after the other:
+/// its length is known before anything is copied.
+pub fn result_parts<'a>(id: &'a [u8], result: &'a [u8]) -> [&'a [u8]; 5] {
+    [br#"{"jsonrpc":"2.0","id":"#, id, br#","result":"#, result, b"}"]
+}
+
 /// Appends the answer to request `id` (as written) with `result`, one JSON value.
 pub fn write_result(out: &mut impl BufMut, id: &[u8], result: &[u8]) {
-    out.put_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.put_slice(id);
-    out.put_slice(br#","result":"#);
-    out.put_slice(result);
-    out.put_slice(b"}");
+    for part in result_parts(id, result) {
+        out.put_slice(part);
+    }
 }
 
 /// Appends an error answer to request `id` (as written). Without a readable id it is `null` (JSON-RPC 2.0
@@ -369,7 +373,9 @@ impl<'a> Meta<'a> {
             #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
             claimed_revision: Option<&'a RawValue>,
         }
-        let meta = params.and_then(|params| parse_object::<Params<'_>>(params).ok()?.meta);
+        let meta = params
+            .filter(|params| may_have_meta(params.get().as_bytes()))
+            .and_then(|params| parse_object::<Params<'_>>(params).ok()?.meta);
         let Some(wire) = meta.and_then(|meta| parse_object::<Wire<'_>>(meta).ok()) else {
             return Meta::default();
         };
@@ -378,6 +384,12 @@ impl<'a> Meta<'a> {
             claimed_revision: wire.claimed_revision,
         }
     }
+}
+
+/// Whether `_meta` could be the name of a member: two searches spare most params a parse. With escapes it can be
+/// spelled in many ways.
+fn may_have_meta(params: &[u8]) -> bool {
+    memchr::memmem::find(params, b"\"_meta\"").is_some() || memchr::memchr(b'\\', params).is_some()
 }
 
 /// The params of `initialize` (2025-11-25, "Initialization").
@@ -955,6 +967,7 @@ mod tests {
             check(nothing, None, None);
         }
         check(r#"{"_meta":{"progressToken":1},"_meta":{"progressToken":2}}"#, None, None);
+        check(r#"{"\u005fmeta":{"progressToken":1}}"#, Some("1"), None);
         assert!(Meta::of(None).progress_token.is_none());
     }
 

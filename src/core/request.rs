@@ -133,7 +133,7 @@ enum Verdict {
     /// The end of a session.
     Delete(SessionSlot, Request),
     /// Messages, in a body.
-    Post(Box<Request>, Expect),
+    Post(Request, Expect),
 }
 
 impl Shard {
@@ -171,6 +171,18 @@ impl Shard {
                 self.keep_input(conn, input);
                 self.move_conn(conn, shard);
                 Step::Wait
+            }
+            Ok(Verdict::Post(mut request, expect)) => {
+                input.advance(consumed);
+                let progress = request.decode(&mut input);
+                self.keep_input(conn, input);
+                if let Ok(None) = progress {
+                    self.invite_body(conn, &request, expect, now);
+                    self.await_body(conn, request, now);
+                    return Step::Wait;
+                }
+                self.conns[conn].state = State::Idle;
+                self.body_decoded(conn, &request, progress, now)
             }
             Ok(verdict) => {
                 input.advance(consumed);
@@ -234,23 +246,24 @@ impl Shard {
             decoder,
             body: BytesMut::new(),
         };
-        Ok(Verdict::Post(Box::new(request), head.expect))
+        Ok(Verdict::Post(request, head.expect))
     }
 
     fn follow(&mut self, conn: ConnSlot, verdict: Verdict, now: Now) {
         match verdict {
-            Verdict::Move(_) => unreachable!("handled before anything is consumed"),
+            Verdict::Move(_) | Verdict::Post(..) => unreachable!("handled before"),
             Verdict::Listen(session, request) => self.listen(conn, session, &request, now),
             Verdict::Delete(session, request) => {
                 self.end_session(session, SessionEnd::Deleted, now);
                 self.reply_empty(conn, &request.reply, Status::NoContent, now);
             }
-            Verdict::Post(request, expect) => {
-                if expect == Expect::Continue && !request.decoder.is_done() && !self.has_input(conn) {
-                    self.queue_frame(conn, [Piece::Static(CONTINUE_100)], now);
-                }
-                self.await_body(conn, request, now);
-            }
+        }
+    }
+
+    /// A client that waits for a word before it sends the body gets it.
+    fn invite_body(&mut self, conn: ConnSlot, request: &Request, expect: Expect, now: Now) {
+        if expect == Expect::Continue && request.body.is_empty() && !self.has_input(conn) {
+            self.queue_frame(conn, [Piece::Static(CONTINUE_100)], now);
         }
     }
 

@@ -49,6 +49,9 @@ pub struct Shard {
     /// Emptied output queues, for reuse.
     #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
     pub(super) outputs: Vec<Box<Output>>,
+    /// Emptied places of input, for reuse.
+    #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
+    pub(super) inputs: Vec<Box<BytesMut>>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
@@ -147,6 +150,19 @@ impl Attached {
     }
 }
 
+/// What one entry of each kind takes in its table, in bytes. What hangs on an entry while it is busy is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryBytes {
+    /// A connection.
+    pub conn: usize,
+    /// A session.
+    pub session: usize,
+    /// A stream.
+    pub stream: usize,
+    /// A timer: sessions and connections have one each.
+    pub timer: usize,
+}
+
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard")
@@ -182,6 +198,7 @@ impl Shard {
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
             outputs: Vec::new(),
+            inputs: Vec::new(),
             effects: VecDeque::new(),
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),
@@ -495,6 +512,16 @@ impl Shard {
             attached: self.attached,
             calls: self.calls.len(),
             timers: self.wheel.len(),
+        }
+    }
+
+    /// What one entry of each kind takes.
+    pub fn entry_bytes() -> EntryBytes {
+        EntryBytes {
+            conn: Table::<ConnSlot, Conn>::ENTRY_BYTES,
+            session: Table::<SessionSlot, Session>::ENTRY_BYTES,
+            stream: Table::<StreamSlot, Stream>::ENTRY_BYTES,
+            timer: Wheel::<Deadline>::ENTRY_BYTES,
         }
     }
 

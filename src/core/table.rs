@@ -58,7 +58,22 @@ pub(super) struct Table<S, T> {
     slot: PhantomData<S>,
 }
 
+/// An entry of a slab as it is laid out: vacant ones hold the next vacant index in the entry's place.
+#[allow(dead_code, reason = "only its size is of interest")]
+enum SlabEntry<T> {
+    Vacant(usize),
+    Occupied(T),
+}
+
+/// What a slab takes for each entry.
+pub(super) const fn slab_entry_bytes<T>() -> usize {
+    size_of::<SlabEntry<T>>()
+}
+
 impl<S: Slot, T> Table<S, T> {
+    /// What each entry takes.
+    pub(super) const ENTRY_BYTES: usize = slab_entry_bytes::<T>();
+
     /// An empty table that never reallocates below `capacity` entries; untouched pages cost nothing.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Table { slab: Slab::with_capacity(capacity), index_end: 0, slot: PhantomData }

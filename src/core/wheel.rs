@@ -78,6 +78,9 @@ struct Node<K> {
 }
 
 impl<K: Copy> Wheel<K> {
+    /// What each timer takes.
+    pub const ENTRY_BYTES: usize = super::table::slab_entry_bytes::<Node<K>>();
+
     /// An empty wheel that starts at `now_ms`, with room for `capacity` timers before it allocates again.
     pub fn new(now_ms: u64, capacity: usize) -> Self {
         Wheel {

@@ -31,3 +31,6 @@ pub(crate) mod listen;
 pub(crate) mod signals;
 
 pub use backend::Backend;
+
+/// What the shell keeps of one connection, in bytes, beside the operation of the ring that it is parked on.
+pub const CONNECTION_BYTES: usize = size_of::<Option<conn::Conn>>();

@@ -236,8 +236,14 @@ pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &'static [u8], word: Word) -> Op<(
     Op::start((), entry.flags(libc::MSG_NOSIGNAL).build(), word)
 }
 
-/// Sends all pieces of `message` by one vectored write.
+/// Sends all pieces of `message` by one write. A single one, as most replies are, needs no list of slices, which the kernel
+/// would have to copy and check.
 pub(crate) fn send_message(fd: BorrowedFd<'_>, mut message: Box<Message>, word: Word) -> Op<Box<Message>> {
+    if let [piece] = message.pieces.as_slice() {
+        let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Send::new(types::Fd(fd.as_raw_fd()), piece.as_slice().as_ptr(), len);
+        return Op::start(message, entry.flags(libc::MSG_NOSIGNAL).build(), word);
+    }
     let header: *const libc::msghdr = message.prepare();
     let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), header);
     Op::start(message, entry.flags(libc::MSG_NOSIGNAL as u32).build(), word)

@@ -25,7 +25,7 @@ mod wire;
 use std::time::{Duration, Instant};
 
 /// How long anything expected may take before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a listener is watched for a message too many.
 const QUIET: Duration = Duration::from_millis(300);

@@ -363,8 +363,16 @@ impl Field {
             30 => &[("access-control-request-headers", Field::RequestHeaders)],
             _ => &[],
         };
-        candidates.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|&(_, field)| field)
+        candidates.iter().find(|(known, _)| is_named(known, name)).map(|&(_, field)| field)
     }
+}
+
+/// Whether a field name is `known` in any case. Both are as long, `known` is of small letters and hyphens, and
+/// `name` is a token, in which only a letter or hyphen becomes one of these by its case bit. Without branches, so that
+/// it is done several bytes at a time.
+fn is_named(known: &str, name: &str) -> bool {
+    let differences = known.bytes().zip(name.bytes()).map(|(known, byte)| known ^ (byte | 0x20));
+    differences.fold(0, |any, difference| any | difference) == 0
 }
 
 impl<'a> Draft<'a> {

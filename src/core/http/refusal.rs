@@ -130,7 +130,7 @@ impl Refusal {
         };
         match method {
             Method::Head => head.write(out),
-            _ => head.write_with(body.as_bytes(), out),
+            _ => head.write_with(&[body.as_bytes()], out),
         }
     }
 

@@ -93,11 +93,12 @@ impl<'a> ReplyHead<'a> {
         self.put(out);
     }
 
-    /// Appends head and body. The body must be as long as [`content`](Self::content) says.
-    pub fn write_with(&self, body: &[u8], out: &mut BytesMut) {
-        out.reserve(self.len_bound() + body.len());
+    /// Appends head and body, which comes in parts. It must be as long as [`content`](Self::content) says.
+    pub fn write_with(&self, body: &[&[u8]], out: &mut BytesMut) {
+        let body_len: usize = body.iter().map(|part| part.len()).sum();
+        out.reserve(self.len_bound() + body_len);
         self.put(out);
-        out.put_slice(body);
+        body.iter().for_each(|part| out.put_slice(part));
     }
 
     fn put(&self, out: &mut BytesMut) {

@@ -18,7 +18,7 @@ export async function behind(binary, flags, command) {
   // Whatever happens to this program, nothing stays.
   const kill = () => [child.pid, ...processes()].forEach(pid => attempt(() => process.kill(pid, 'SIGKILL')));
   process.on('exit', kill);
-  await until(() => ready() || child.exitCode !== null, 10_000, () => `the server is not ready: ${log}`);
+  await until(() => ready() || child.exitCode !== null, 30_000, () => `the server is not ready: ${log}`);
   assert(ready(), `the server ended: ${log}`);
   return {
     url: ready(),

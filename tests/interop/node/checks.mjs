@@ -61,7 +61,7 @@ export async function until(condition, ms, describe) {
 
 /** The number reaches `expected` and stays there: once means not twice. */
 export async function settlesAt(count, expected, quietMs, what) {
-  await until(() => count() >= expected, 10_000, () => `${what}: ${count()} of ${expected}`);
+  await until(() => count() >= expected, 30_000, () => `${what}: ${count()} of ${expected}`);
   await pause(quietMs);
   equal(count(), expected, what);
 }

@@ -101,7 +101,7 @@ function listen(session, cursor) {
 }
 
 function allOpen(sources) {
-  return until(() => sources.every(({ opened }) => opened >= 1), 10_000, () => 'not every stream opened');
+  return until(() => sources.every(({ opened }) => opened >= 1), 30_000, () => 'not every stream opened');
 }
 
 function close(sources) {

@@ -136,7 +136,7 @@ async function reconnect(adapter, main, proxy) {
   const gets = proxy.gets;
   proxy.cut();
   await notify(adapter, main, 'message');
-  await until(() => proxy.gets > gets, 10_000, () => 'the SDK did not reconnect');
+  await until(() => proxy.gets > gets, 30_000, () => 'the SDK did not reconnect');
   await settlesAt(count, before + 1, QUIET_MS, 'sent while cut');
   await notify(adapter, main, 'message');
   await settlesAt(count, before + 2, QUIET_MS, 'sent after the reconnect');

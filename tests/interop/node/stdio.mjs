@@ -217,7 +217,7 @@ async function everythingRoots(at) {
   await session(
     at,
     async client => {
-      await until(() => asked > 0, 10_000, () => 'nobody asked for roots');
+      await until(() => asked > 0, 30_000, () => 'nobody asked for roots');
       const result = await tool(client, 'get-roots-list');
       assert(JSON.stringify(result.content).includes('somewhere'), JSON.stringify(result));
     },
@@ -257,8 +257,8 @@ async function killed(at) {
     const loads = Array.from({ length: 8 }, load);
     await pause(300);
     at.processes().forEach(pid => process.kill(pid, 'SIGKILL'));
-    await until(() => failures > 0, 10_000, () => 'no call failed');
-    await until(() => at.processes().length === 2, 10_000, () => 'no new children');
+    await until(() => failures > 0, 30_000, () => 'no call failed');
+    await until(() => at.processes().length === 2, 30_000, () => 'no new children');
     isOver = true;
     await Promise.all(loads);
     const works = () => echo(client, 'well again').then(() => true, () => false);
