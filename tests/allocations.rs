@@ -95,9 +95,9 @@ fn a_call_to_the_built_in_server() {
 /// One payload for all; each stream's log grows by an entry, and sheds its oldest.
 #[test]
 fn a_notification_to_many() {
-    const STREAMS: u64 = 50;
+    const STREAMS: u32 = 50;
     let mut rig = listeners(STREAMS as usize);
     let per_message = per_unit(|| rig.tell(Tell::Broadcast(rig::message("hello"))));
-    let per_stream = per_message / STREAMS as f64;
+    let per_stream = per_message / f64::from(STREAMS);
     assert!(per_stream <= NOTIFICATION, "{per_stream} allocations per stream");
 }
