@@ -11,7 +11,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use std::{
-    io::{self, Write as _},
+    io,
     net::SocketAddr,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     time::Duration,
@@ -36,8 +36,7 @@ const ID_DIGITS: usize = 10;
 pub(crate) fn run(keep_alive_ms: u64) -> io::Result<()> {
     let listener = listen()?;
     let address = listener.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    println!("listening on http://{address}/mcp");
-    io::stdout().flush()?;
+    eprintln!("listening on http://{address}/mcp");
     Loop::new(listener, keep_alive_ms)?.run()
 }
 

@@ -145,15 +145,14 @@ impl Drop for Running {
 }
 
 fn measure(line: &Line, plan: &Plan, mut command: Command, load: &PathBuf) -> Outcome<f64> {
-    let mut process = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
-    let stdout = process.0.stdout.take().ok_or("its output is piped")?;
-    let mut url = String::new();
-    for text in BufReader::new(stdout).lines() {
-        if let Some((_, address)) = text?.split_once("http://") {
-            url = format!("http://{address}");
-            break;
+    let mut process = Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
+    let mut output = BufReader::new(process.0.stderr.take().ok_or("its output is piped")?).lines();
+    let url = loop {
+        let line = output.next().ok_or("it ended without saying where it listens")??;
+        if let Some((_, address)) = line.split_once("http://") {
+            break format!("http://{address}");
         }
-    }
+    };
     let report = tempfile::NamedTempFile::new()?;
     let status = Command::new(load)
         .args((line.load)(plan))
