@@ -36,6 +36,8 @@ pub const READ_BUFFERS_POOLED: usize = 8;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// A JSON-RPC id as written, quotes included. Ids are kept while a call runs.
 pub const ID_BYTES_MAX: usize = 256;
+/// A body up to this size may be kept for the sake of an id in it; of a larger one the id is copied.
+pub const SMALL_BODY_BYTES: usize = 4 * 1024;
 /// Messages in one batch of a 2025-03-26 session.
 pub const BATCH_MESSAGES_MAX: usize = 64;
 /// One message of a backend; a larger one fails its call (`--max-message`).

@@ -194,6 +194,9 @@ impl Rig {
             self.newest = Some(call.session);
         }
         match (&mut self.behind, ask) {
+            (Behind::Canned(_), Ask::Call(call)) if call.method.as_str() == "initialize" => {
+                self.tells.push(Tell::Respond(call.key, Ok(Bytes::from_static(GREETING))));
+            }
             (Behind::Canned(result), Ask::Call(call)) => {
                 self.tells.push(Tell::Respond(call.key, Ok(result.clone())));
             }
@@ -271,6 +274,8 @@ impl Rig {
 // --- Requests -------------------------------------------------------------------------------------
 
 /// The result of every call.
+const GREETING: &[u8] =
+    br#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"bench","version":"1"}}"#;
 pub const CANNED: &[u8] = br#"{"content":[{"type":"text","text":"hello, world"}]}"#;
 /// A small call.
 pub const CALL: &str = r#"{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello, world"}}}"#;

@@ -328,8 +328,7 @@ impl Incoming {
         let Message::Request { id, method, params } = message else { return None };
         let token = Meta::of(params).progress_token;
         Some(Incoming {
-            // A copy: as long as the call runs its id is kept, and a slice would keep the whole body.
-            id: Bytes::copy_from_slice(id.as_bytes()),
+            id: id_of(body, id),
             method: method_of(body, method),
             params: params.map(|params| body.slice_ref(params.get().as_bytes())),
             progress_token: token.map(|token| body.slice_ref(token.get().as_bytes())),
@@ -345,6 +344,15 @@ fn check_batch_mixture(messages: &[Message<'_>]) -> Result<(), Refused> {
     }
     let error = RpcError::invalid_request("a batch holds either responses or requests and notifications");
     Err(Refused::Rpc(Status::BadRequest, None, error))
+}
+
+/// A request's id, which is kept as long as the call runs. A slice of a large body would keep all of it.
+fn id_of(body: &Bytes, id: &str) -> Bytes {
+    if body.len() <= limits::SMALL_BODY_BYTES {
+        body.slice_ref(id.as_bytes())
+    } else {
+        Bytes::copy_from_slice(id.as_bytes())
+    }
 }
 
 fn method_of(body: &Bytes, method: Cow<'_, str>) -> Method {
