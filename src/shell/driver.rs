@@ -219,6 +219,9 @@ impl<B: Backend> Driver<B> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         ring::listen_for_completions(cx.waker());
         self.now = self.clock.read();
+        // Its word may stand behind more completions than one turn takes; unseen, it would not be started again and
+        // nothing would bring about the next turn.
+        self.nop_completed();
         self.take_completions();
         self.take_mail(cx);
         self.advance_backend(cx);
