@@ -485,7 +485,7 @@ impl<B: Backend> Driver<B> {
 
     // --- Resting ------------------------------------------------------------------------------
 
-    pub(super) fn nop_completed(&mut self) {
+    fn nop_completed(&mut self) {
         if let Some(op) = self.nop.take()
             && let Progress::Pending(op) = op.poll(TURN)
         {

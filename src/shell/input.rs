@@ -33,7 +33,8 @@ impl<B: Backend> Driver<B> {
                 Source::Write => self.write_completed(word),
                 Source::Listener => self.listener_completed(word.slot),
                 Source::Leaving => self.leaving_completed(word),
-                Source::Turn => self.nop_completed(),
+                // Seen when the turn began.
+                Source::Turn => {}
             }
         }
     }
