@@ -348,7 +348,7 @@ fn a_context_is_dumb_after_the_answer_and_wakes_the_driver_before_it() {
 #[test]
 fn the_host_answers_initialize() {
     let mut rig = Rig::new(Puppet::default());
-    for (slot, revision) in (0..).zip(Revision::ALL) {
+    for (slot, revision) in (0..).zip(Revision::WITH_SESSIONS) {
         rig.call_at(revision, slot, "initialize", Some(r#"{"protocolVersion":"whatever"}"#));
         let answer = rig.answer(slot).unwrap();
         assert_eq!(answer["protocolVersion"], revision.date());
