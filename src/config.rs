@@ -391,6 +391,7 @@ impl Config {
             fresh_get_fallback: self.fresh_get_fallback == Switch::On,
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
+            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
         }
     }
 

@@ -53,6 +53,9 @@ pub const GET_STREAMS_PER_SESSION_MAX: usize = 32;
 pub const FALLEN_THROUGH_PER_SESSION_MAX: usize = 16;
 /// Calls in flight per session; a further one is refused as a JSON-RPC error with HTTP 200.
 pub const CALLS_PER_SESSION_MAX: usize = 1024;
+/// Requests without a session in flight per shard, listen streams aside; a further one gets 503. As many as some dozens of
+/// busy sessions may have.
+pub const EXCHANGES_PER_SHARD_MAX: usize = 64 * 1024;
 /// Requests to the client a session waits for; a further one fails to the backend at once.
 pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
@@ -72,7 +75,7 @@ pub const REPLAY_TTL_MS: u64 = 120_000;
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
-/// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
+/// Resources a session or a listen stream can be subscribed to; more are refused as a JSON-RPC error.
 pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;

@@ -52,8 +52,10 @@ pub struct CoreConfig {
     pub fresh_get_fallback: bool,
     /// Connections of the process (`--max-connections`).
     pub connections_max: usize,
-    /// Sessions of the process (`--max-sessions`).
+    /// Sessions of the process, and listen streams of each shard (`--max-sessions`).
     pub sessions_max: usize,
+    /// Requests without a session in flight per shard; no flag.
+    pub exchanges_max: usize,
 }
 
 impl CoreConfig {
@@ -84,6 +86,7 @@ impl CoreConfig {
             fresh_get_fallback: true,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
+            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
         }
     }
 }

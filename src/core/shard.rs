@@ -13,16 +13,21 @@ use super::{
     config::CoreConfig,
     conn::Conn,
     counters::Counters,
+    exchange::Exchange,
     http::DateText,
     ids::Generations,
+    listen,
     output::Output,
+    publish::Of,
     queue::{Class, Message},
+    request::ReadRequest,
     seam::*,
     session::{Session, SessionEnd},
     sse,
     stream::{Role, Stream},
     subscriptions::Subscriptions,
-    table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
+    table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, SessionSlot, StreamSlot, Table},
+    tag::Tagged,
     wheel::{TimerId, Wheel},
 };
 use crate::limits;
@@ -43,6 +48,7 @@ pub struct Shard {
     pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
+    pub(super) exchanges: Table<ExchangeSlot, Exchange>,
     pub(super) counters: Counters,
     pub(super) date: DateText,
     date_unix_s: u64,
@@ -56,7 +62,8 @@ pub struct Shard {
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
     pub(super) broadcasts: VecDeque<Broadcast>,
-    pub(super) subscriptions: Subscriptions,
+    pub(super) subscriptions: Subscriptions<SessionSlot>,
+    pub(super) listen_subscriptions: Subscriptions<ExchangeSlot>,
     pub(super) drain: Option<Drain>,
 }
 
@@ -67,40 +74,52 @@ pub(super) enum Deadline {
     Session(SessionSlot),
     Stream(StreamSlot),
     Post(PostSlot),
+    Exchange(ExchangeSlot),
     /// What the session waits for from its client.
     Asks(SessionSlot),
     /// Lost replies kept for the session.
     Recovery(SessionSlot),
 }
 
-/// A message on its way to every session, some sessions per turn.
+/// A message on its way to every session and every listen stream, some of them per turn.
 #[derive(Debug)]
 pub(super) struct Broadcast {
     kind: NotificationKind,
     message: Message,
-    /// The next session slot to look at, and where to stop.
+    /// The same for listen streams, if it is for any.
+    tagged: Option<Rc<Tagged>>,
+    walk: Walk,
+    /// The next slot to look at, and where to stop.
     next: usize,
     end: usize,
-    /// Sessions begun later do not get it.
+    /// Sessions and listen streams begun later do not get it.
     before: Generation,
     /// Who wants to know how it went, and how it goes.
     pub(super) publication: Option<PublicationId>,
     pub(super) reach: Reach,
 }
 
+/// Over what a broadcast goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Sessions,
+    Listens,
+}
+
 impl Broadcast {
     /// Whether it will tell every session what that signal says.
     fn says(&self, message: &Message) -> bool {
-        let is_untold = self.next == 0 && self.publication.is_none();
+        let is_untold = self.walk == Walk::Sessions && self.next == 0 && self.publication.is_none();
         is_untold && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
     }
 }
 
-/// A stop under way: the next connection slot to look at, and the next session slot once all sessions end.
+/// A stop under way: the next connection slot to look at, and the next session and exchange slots once all of them end.
 #[derive(Debug)]
 pub(super) struct Drain {
     next: usize,
     next_session: Option<usize>,
+    next_exchange: Option<usize>,
 }
 
 /// The result of [`Shard::connect`].
@@ -123,10 +142,19 @@ pub struct Population {
     pub streams: usize,
     /// The attached ones among them.
     pub attached: Attached,
-    /// Calls in flight.
+    /// Calls of sessions in flight.
     pub calls: usize,
+    /// Requests without a session in flight, and listen streams.
+    pub exchanges: usize,
     /// Armed timers.
     pub timers: usize,
+}
+
+impl Population {
+    /// Requests that wait for their response.
+    pub fn calls_in_flight(&self) -> usize {
+        self.calls + self.exchanges - self.attached.listens
+    }
 }
 
 /// Attached streams, by what they are for.
@@ -138,6 +166,10 @@ pub struct Attached {
     pub fallen_through: usize,
     /// Of POSTs, wherever they are continued.
     pub requests: usize,
+    /// Of requests without a session, until their response.
+    pub exchanges: usize,
+    /// Of `subscriptions/listen`.
+    pub listens: usize,
 }
 
 impl Attached {
@@ -159,6 +191,8 @@ pub struct EntryBytes {
     pub session: usize,
     /// A stream.
     pub stream: usize,
+    /// A request without a session, or a listen stream.
+    pub exchange: usize,
     /// A timer: sessions and connections have one each.
     pub timer: usize,
 }
@@ -194,6 +228,7 @@ impl Shard {
             attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
+            exchanges: Table::with_capacity(conns),
             counters: Counters::default(),
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
@@ -204,6 +239,7 @@ impl Shard {
             with_comment: VecDeque::new(),
             broadcasts: VecDeque::new(),
             subscriptions: Subscriptions::default(),
+            listen_subscriptions: Subscriptions::default(),
             drain: None,
             config,
         }
@@ -217,10 +253,10 @@ impl Shard {
         self.admit(now)
     }
 
-    /// A connection arrived from another shard with `bytes` already read, starting at a request line.
-    pub fn adopt(&mut self, bytes: BytesMut, now: Now) -> ConnKey {
+    /// A connection arrived from another shard: [`MovedConn::bytes`] and [`MovedConn::request`].
+    pub fn adopt(&mut self, bytes: BytesMut, request: Option<Box<ReadRequest>>, now: Now) -> ConnKey {
         self.keep_date(now);
-        self.adopt_conn(bytes, now)
+        self.adopt_conn(bytes, request, now)
     }
 
     /// The buffer to receive into: what is kept of an unfinished message, with room for more. `None`: any
@@ -286,6 +322,9 @@ impl Shard {
 
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
+        if let Some(exchange) = tell.call().and_then(|call| self.find_exchange(call)) {
+            return self.tell_exchange(exchange, tell, now);
+        }
         let heard = match tell {
             Tell::Respond(call, answer) => self.find_call(call).map(|call| {
                 let answer = self.bounded(answer);
@@ -324,7 +363,7 @@ impl Shard {
                 self.subscriptions.remove(self.session_of_call(call), &uri);
                 self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
             }),
-            // No call of a session is one.
+            // No call of a session may be answered like that.
             Tell::Listen(..) => None,
             Tell::Request(request) => match self.find_session_key(request.session) {
                 Some(session) => {
@@ -348,7 +387,7 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
+    /// A message for every session and listen stream of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
@@ -362,6 +401,7 @@ impl Shard {
     }
 
     pub(super) fn begin_broadcast(&mut self, announcement: Announcement, publication: Option<PublicationId>) {
+        let tagged = self.tagged(&announcement);
         let message = message_of(&announcement.kind, announcement.payload);
         let (end, before) = (self.sessions.index_end(), self.generations.issue());
         // Whoever publishes wants a count of their own.
@@ -369,27 +409,53 @@ impl Shard {
         if mergeable && let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message))
         {
             (waiting.end, waiting.before) = (end, before);
+            waiting.tagged = waiting.tagged.take().or(tagged);
             self.counters.messages_merged += 1;
         } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
             self.counters.broadcasts_dropped += 1;
             self.refuse_publication(publication);
         } else {
             let (kind, reach) = (announcement.kind, Reach::default());
-            self.broadcasts.push_back(Broadcast { kind, message, next: 0, end, before, publication, reach });
+            let walk = Walk::Sessions;
+            self.broadcasts.push_back(Broadcast {
+                kind,
+                message,
+                tagged,
+                walk,
+                next: 0,
+                end,
+                before,
+                publication,
+                reach,
+            });
         }
+    }
+
+    /// The message as listen streams get it, if there are any that could.
+    fn tagged(&mut self, announcement: &Announcement) -> Option<Rc<Tagged>> {
+        if self.attached.listens == 0 || !listen::is_listened_to(&announcement.kind) {
+            return None;
+        }
+        let tagged = Tagged::notification(&announcement.payload);
+        if tagged.is_none() {
+            self.counters.messages_dropped += 1;
+        }
+        tagged.map(Rc::new)
     }
 
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
     pub fn drain(&mut self) {
         if self.drain.is_none() {
-            self.drain = Some(Drain { next: 0, next_session: None });
+            self.drain = Some(Drain { next: 0, next_session: None, next_exchange: None });
         }
     }
 
-    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs.
+    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs; so does every
+    /// request without one.
     pub fn end_sessions(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.next_session.get_or_insert(0);
+            drain.next_exchange.get_or_insert(0);
         }
     }
 
@@ -404,6 +470,7 @@ impl Shard {
                 Deadline::Session(session) => self.session_expired(session, now),
                 Deadline::Stream(stream) => self.stream_expired(stream, now),
                 Deadline::Post(post) => self.post_expired(post, now),
+                Deadline::Exchange(exchange) => self.exchange_expired(exchange, now),
                 Deadline::Asks(session) => self.asks_expired(session, now),
                 Deadline::Recovery(session) => self.recovery_expired(session, now),
             }
@@ -432,12 +499,14 @@ impl Shard {
     pub fn has_broadcasts(&self) -> bool {
         !self.broadcasts.is_empty()
             || self.drain.as_ref().is_some_and(|drain| {
-                let to_end = |next: usize| next < self.sessions.index_end();
-                drain.next < self.conns.index_end() || drain.next_session.is_some_and(to_end)
+                drain.next < self.conns.index_end()
+                    || drain.next_session.is_some_and(|next| next < self.sessions.index_end())
+                    || drain.next_exchange.is_some_and(|next| next < self.exchanges.index_end())
             })
     }
 
-    /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions or connections.
+    /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions,
+    /// listen streams or connections.
     pub fn pump(&mut self, budget: usize, now: Now) {
         let mut budget = budget;
         self.pump_drain(&mut budget, now);
@@ -492,7 +561,8 @@ impl Shard {
 
     /// Whether a drain is complete: everything looked at, no call in flight, nothing left to write.
     pub fn is_drained(&self) -> bool {
-        self.draining() && !self.has_broadcasts() && self.calls.is_empty() && self.with_output.is_empty()
+        let is_idle = self.calls.is_empty() && self.exchanges.is_empty() && self.with_output.is_empty();
+        self.draining() && !self.has_broadcasts() && is_idle
     }
 
     /// This shard's index.
@@ -513,6 +583,7 @@ impl Shard {
             streams: self.streams.len(),
             attached: self.attached,
             calls: self.calls.len(),
+            exchanges: self.exchanges.len(),
             timers: self.wheel.len(),
         }
     }
@@ -523,6 +594,7 @@ impl Shard {
             conn: Table::<ConnSlot, Conn>::ENTRY_BYTES,
             session: Table::<SessionSlot, Session>::ENTRY_BYTES,
             stream: Table::<StreamSlot, Stream>::ENTRY_BYTES,
+            exchange: Table::<ExchangeSlot, Exchange>::ENTRY_BYTES,
             timer: Wheel::<Deadline>::ENTRY_BYTES,
         }
     }
@@ -574,7 +646,7 @@ impl Shard {
         }
     }
 
-    fn is_bounded(&mut self, bytes: usize) -> bool {
+    pub(super) fn is_bounded(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.config.message_bytes_max;
         if !fits {
             self.counters.messages_oversized += 1;
@@ -583,7 +655,7 @@ impl Shard {
     }
 
     /// The answer, unless it is larger than a message may be.
-    fn bounded(
+    pub(super) fn bounded(
         &mut self,
         answer: Result<Bytes, super::jsonrpc::RpcError>,
     ) -> Result<Bytes, super::jsonrpc::RpcError> {
@@ -603,21 +675,57 @@ impl Shard {
 
     fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front_mut() else { return };
-        let next = match &broadcast.kind {
-            NotificationKind::ResourceUpdated(uri) => self.subscriptions.next(uri, broadcast.next),
+        let next = match (&broadcast.kind, broadcast.walk) {
+            (NotificationKind::ResourceUpdated(uri), Walk::Sessions) => {
+                self.subscriptions.next(uri, broadcast.next)
+            }
+            (NotificationKind::ResourceUpdated(uri), Walk::Listens) => {
+                self.listen_subscriptions.next(uri, broadcast.next)
+            }
             _ => Some(broadcast.next),
         };
         let Some(index) = next.filter(|index| *index < broadcast.end) else {
-            return self.finish_broadcast();
+            return self.end_walk();
         };
         broadcast.next = index + 1;
         *budget -= 1;
-        let before = broadcast.before;
+        match broadcast.walk {
+            Walk::Sessions => self.broadcast_to_session(index, now),
+            Walk::Listens => self.broadcast_to_listen(index, now),
+        }
+    }
+
+    /// The broadcast under way has come by all sessions, or by all listen streams as well.
+    fn end_walk(&mut self) {
+        let end = self.exchanges.index_end();
+        match self.broadcasts.front_mut() {
+            Some(broadcast) if broadcast.walk == Walk::Sessions && broadcast.tagged.is_some() => {
+                (broadcast.walk, broadcast.next, broadcast.end) = (Walk::Listens, 0, end);
+            }
+            Some(_) | None => self.finish_broadcast(),
+        }
+    }
+
+    fn broadcast_to_session(&mut self, index: usize, now: Now) {
+        let Some(broadcast) = self.broadcasts.front() else { return };
         let Some((slot, session)) = self.sessions.at(index) else { return };
-        if session.is_older_than(before) {
+        if session.is_older_than(broadcast.before) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
             let fate = self.notify_session(slot, &kind, message, now);
-            self.count_broadcast(fate);
+            self.count_broadcast(Of::Session, fate);
+        }
+    }
+
+    fn broadcast_to_listen(&mut self, index: usize, now: Now) {
+        let Some(Broadcast { kind, tagged: Some(tagged), before, .. }) = self.broadcasts.front() else {
+            return;
+        };
+        let Some((slot, exchange)) = self.exchanges.at(index) else { return };
+        if exchange.is_older_than(*before) {
+            let (kind, message) = (kind.clone(), Rc::clone(tagged));
+            if let Some(fate) = self.give_listen(slot, &kind, &message, now) {
+                self.count_broadcast(Of::Listen, fate);
+            }
         }
     }
 
@@ -644,6 +752,18 @@ impl Shard {
             *budget -= 1;
             if let Some((session, _)) = self.sessions.at(index) {
                 self.end_session(session, SessionEnd::Stopped, now);
+            }
+        }
+        let end = self.exchanges.index_end();
+        while *budget > 0
+            && let Some(Drain { next_exchange: Some(next), .. }) = &mut self.drain
+            && *next < end
+        {
+            let index = *next;
+            *next += 1;
+            *budget -= 1;
+            if let Some((exchange, _)) = self.exchanges.at(index) {
+                self.stop_exchange(exchange, now);
             }
         }
     }
