@@ -2,6 +2,7 @@
 
 mod cli;
 
+use self::cli::{Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
@@ -16,8 +17,11 @@ use tracing::level_filters::LevelFilter;
 const EXIT_HOST: u8 = 3;
 
 fn main() -> ExitCode {
-    let typed = cli::Typed::read();
-    match start(&typed) {
+    let outcome = match cli::read() {
+        Task::Serve(typed) => start(&typed),
+        Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -26,17 +30,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(typed: &cli::Typed) -> Result<()> {
+fn start(typed: &Typed) -> Result<()> {
     let machine = Machine::read();
     let config = match typed.config(&machine).validated(&machine) {
-        Err(error) if !error.is_of_host() => cli::refuse(error),
+        Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
-    if typed.wants_config_printed() {
-        return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
+    match typed.purpose() {
+        Purpose::Print => print(&typed.describe(&config)),
+        Purpose::Check => {
+            config.stdio(std::env::vars_os())?;
+            config.server()?;
+            print("all settings are good\n")
+        }
+        Purpose::Serve => {
+            start_log(&config);
+            run(&config)
+        }
     }
-    start_log(&config);
-    run(&config)
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print")
 }
 
 /// Serves until the process is told to stop.
