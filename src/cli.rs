@@ -29,6 +29,8 @@ mod generate;
 pub(crate) enum Task {
     /// Serve, or look at what would be served.
     Serve(Box<Typed>),
+    /// Say what this host can hold.
+    Examine(Doctor),
     /// Print what is made from the command line's description.
     Generate(Generated),
 }
@@ -37,6 +39,7 @@ pub(crate) enum Task {
 /// what was asked for or deserved (codes 0 and 2).
 pub(crate) fn read() -> Task {
     match Cli::parse().command {
+        Some(Commands::Doctor(doctor)) => Task::Examine(doctor),
         Some(Commands::Generate { what }) => Task::Generate(what),
         Some(Commands::Serve(_)) | None => {
             let typed = Typed::from_words(&std::env::args_os().collect::<Vec<_>>());
@@ -212,6 +215,9 @@ enum Commands {
     /// Serve MCP over HTTP; this is also what happens without a command
     #[command(after_help = AFTER_HELP)]
     Serve(Box<Serve>),
+    /// Say what this host can hold, what binds first, and how to lift it
+    #[command(after_help = "Exit codes: 0 the server can run here, 2 usage error, 3 it cannot.")]
+    Doctor(Doctor),
     /// Print shell completions or the manual page
     Generate {
         #[command(subcommand)]
@@ -233,6 +239,17 @@ const REPLAY: &str = "Replay";
 const CONNECTIONS: &str = "Sizes and deadlines";
 const PROGRAM: &str = "A program behind the server";
 const OPERATION: &str = "Operation";
+
+/// What the doctor is asked.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Doctor {
+    /// Streams to be held at one time, for which to say what is missing
+    #[arg(long, value_name = "COUNT", default_value_t = limits::SESSIONS_MAX as u64, value_parser = count::<u64>)]
+    pub(crate) streams: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Args, Debug)]
 struct Serve {

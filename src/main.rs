@@ -2,14 +2,16 @@
 
 mod cli;
 
-use self::cli::{Purpose, Task, Typed};
+use self::cli::{Doctor, Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
+    doctor::Report,
     server::Server,
 };
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 
@@ -18,6 +20,7 @@ const EXIT_HOST: u8 = 3;
 
 fn main() -> ExitCode {
     let outcome = match cli::read() {
+        Task::Examine(doctor) => return examine(&doctor),
         Task::Serve(typed) => start(&typed),
         Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
     };
@@ -47,6 +50,16 @@ fn start(typed: &Typed) -> Result<()> {
             start_log(&config);
             run(&config)
         }
+    }
+}
+
+/// Says what this host can hold; the exit code says whether it can run the server.
+fn examine(doctor: &Doctor) -> ExitCode {
+    let report = Report::of_host(Path::new("/"), doctor.streams);
+    let text = if doctor.json { report.to_json() } else { report.to_string() };
+    match print(&text) {
+        Ok(()) if report.able => ExitCode::SUCCESS,
+        _ => ExitCode::from(EXIT_HOST),
     }
 }
 

@@ -181,3 +181,33 @@ fn completions_and_the_manual_say_what_the_help_says() {
     }
     check("generate.txt", &["generate", "generate completions tcsh"]);
 }
+
+#[test]
+fn the_doctor_says_by_its_exit_code_whether_the_server_can_run_here() {
+    check("doctor.txt", &["doctor --help", "doctor --streams some", "doctor --dance"]);
+    let examine = |open_files: &str, arguments: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        command.args([
+            "-c",
+            "ulimit -n \"$0\" && exec \"$@\"",
+            open_files,
+            env!("CARGO_BIN_EXE_moorline"),
+            "doctor",
+        ]);
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = examine("1000", &[]);
+    assert!(
+        code == 0 && text.contains("What binds first: open files.") && text.contains("LimitNOFILE="),
+        "{text}"
+    );
+    let (code, text) = examine("60", &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["able"], &report["streams"]), (3, &false.into(), &0.into()), "{text}");
+    let (code, text) = examine("1000", &["--json", "--streams", "10"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["able"], &report["wanted"]), (0, &true.into(), &10.into()), "{text}");
+    assert_eq!(report["binds_first"], "open_files");
+}

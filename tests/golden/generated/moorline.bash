@@ -16,6 +16,9 @@ _moorline() {
             ",$1")
                 cmd="moorline"
                 ;;
+            moorline,doctor)
+                cmd="moorline__subcmd__doctor"
+                ;;
             moorline,generate)
                 cmd="moorline__subcmd__generate"
                 ;;
@@ -43,6 +46,9 @@ _moorline() {
             moorline__subcmd__generate__subcmd__help,man)
                 cmd="moorline__subcmd__generate__subcmd__help__subcmd__man"
                 ;;
+            moorline__subcmd__help,doctor)
+                cmd="moorline__subcmd__help__subcmd__doctor"
+                ;;
             moorline__subcmd__help,generate)
                 cmd="moorline__subcmd__help__subcmd__generate"
                 ;;
@@ -65,7 +71,7 @@ _moorline() {
 
     case "${cmd}" in
         moorline)
-            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --shutdown-grace --log-level --log-format --config --print-config --check --help --version serve generate help"
+            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --shutdown-grace --log-level --log-format --config --print-config --check --help --version serve doctor generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -242,6 +248,24 @@ _moorline() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        moorline__subcmd__doctor)
+            opts="-h --streams --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         moorline__subcmd__generate)
             opts="-h --help completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -341,8 +365,22 @@ _moorline() {
             return 0
             ;;
         moorline__subcmd__help)
-            opts="serve generate help"
+            opts="serve doctor generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        moorline__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
