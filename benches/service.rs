@@ -39,6 +39,7 @@ fn call(method: &'static str, params: &'static [u8]) -> Call {
         progress_token: None,
         revision: Revision::NEWEST,
         client: ClientFeatures::default(),
+        principal: None,
     }
 }
 

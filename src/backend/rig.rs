@@ -82,6 +82,7 @@ impl<S: Service> Rig<S> {
             progress_token: Some(r#""t""#.into()),
             revision,
             client,
+            principal: None,
         }));
     }
 

@@ -421,6 +421,7 @@ impl Shard {
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
+                    principal: None,
                 };
                 self.ask(Ask::Call(call));
             }

@@ -251,6 +251,7 @@ fn the_end_of_a_session_cancels_its_calls_and_no_others() {
         progress_token: None,
         revision: Revision::NEWEST,
         client: ClientFeatures::default(),
+        principal: None,
     }));
     rig.ask(Ask::SessionEnded(session(0)));
     rig.poll();
@@ -295,6 +296,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         progress_token: None,
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
+        principal: None,
     };
     let is_progress =
         |tell: &Tell| matches!(tell, Tell::Notify(_, n) if n.kind == NotificationKind::Progress);
@@ -309,6 +311,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         progress_token: Some("7".into()),
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
+        principal: None,
     };
     rig.ask(Ask::Call(request));
     let told = rig.take();
