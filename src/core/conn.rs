@@ -15,7 +15,7 @@ use super::{
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
-    stream::{Attachment, EndOfStream, Trust},
+    stream::{Attachment, Trust},
     table::{ConnSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
@@ -832,18 +832,5 @@ impl Shard {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
         self.conns[conn].trailing = Some(stream);
-    }
-
-    /// Ends everything on this connection that a stop of the server ends.
-    pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
-        match self.conns[conn].state {
-            State::Idle => self.close_conn(conn, Ending::Gone),
-            State::Streaming(stream)
-                if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
-            {
-                self.end_stream(stream, EndOfStream::Drain, now);
-            }
-            _ => {}
-        }
     }
 }

@@ -59,6 +59,9 @@ impl Shard {
         now: Now,
     ) -> Result<(), Refusal> {
         let wanted = self.wanted_stream(session, request.cursor)?;
+        if self.draining() && !matches!(wanted, Wanted::Request(_)) {
+            return Err(Refusal::draining());
+        }
         self.make_place(session, wanted, now)?;
         self.touch_session(session, now);
         let stream = self.stream_for(session, wanted, now);

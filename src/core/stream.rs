@@ -557,10 +557,10 @@ impl Shard {
         }
     }
 
-    fn retry_at_end(&self, end: EndOfStream) -> Option<u64> {
+    fn retry_at_end(&mut self, end: EndOfStream) -> Option<u64> {
         match end {
             EndOfStream::Early(retry_ms) => Some(retry_ms),
-            EndOfStream::Drain => Some(self.config.retry_ms),
+            EndOfStream::Drain => Some(self.drained_retry_ms()),
             EndOfStream::Complete | EndOfStream::WithSession | EndOfStream::Displaced => None,
         }
     }
