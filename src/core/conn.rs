@@ -22,8 +22,8 @@ use super::{
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 
-/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
-const ACK_CHECK_MS: u64 = 1_000;
+/// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
+pub(super) const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 /// Emptied places of input kept for reuse: most are in use for the length of one turn.

@@ -9,9 +9,9 @@
 //! also after the entry was forgotten.
 
 use super::{
-    conn::{Afterwards, State},
+    conn::{ACK_CHECK_MS, Afterwards, State},
     ids::{EventId, StreamKind},
-    log::{Log, Removed, Responses, Unsent},
+    log::{Log, Removed, Responses, Unproven},
     queue::{Class, Message},
     seam::*,
     shard::{Deadline, Shard},
@@ -590,9 +590,9 @@ impl Shard {
         self.probe_expired(stream, now);
         let ttl_ms = self.config.replay_ttl_ms;
         let entry = &mut self.streams[stream];
-        let unsent = match entry.attachment {
-            Attachment::Live(_) => Unsent::Stays,
-            Attachment::None | Attachment::Ending(_) => Unsent::Expires,
+        let (conn, unproven) = match entry.attachment {
+            Attachment::Live(conn) | Attachment::Ending(conn) => (Some(conn), Unproven::Stays),
+            Attachment::None => (None, Unproven::Expires),
         };
         let limit_ms = now.ms.saturating_sub(ttl_ms);
         let oldest_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
@@ -602,12 +602,18 @@ impl Shard {
         }
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
-            let removed = log.expire(limit_ms, unsent);
+            let removed = log.expire(limit_ms, unproven);
             self.account_removed(stream, removed);
         }
         let entry = &self.streams[stream];
         let log_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
-        let log_deadline_ms = log_ms.map(|at_ms| (at_ms + ttl_ms).max(now.ms + crate::limits::TICK_MS));
+        let log_deadline_ms = log_ms.map(|at_ms| (at_ms + ttl_ms).max(now.ms + ACK_CHECK_MS));
+        if let Some(conn) = conn.filter(|_| log_ms.is_some_and(|at_ms| at_ms <= limit_ms)) {
+            // Old, and not known to have arrived: it goes, or goes elsewhere, when it is.
+            let key = self.conn_key(conn);
+            self.effects.push_back(Effect::Measure(key));
+        }
+        let entry = &self.streams[stream];
         let probe_deadline_ms =
             entry.probe.as_ref().filter(|probe| probe.deadline_ms > now.ms).map(|probe| probe.deadline_ms);
         if let Some(deadline_ms) = [log_deadline_ms, probe_deadline_ms].into_iter().flatten().min() {

@@ -248,3 +248,33 @@ fn a_cursor_proves_the_arrival_of_what_was_written_before_it() {
     let text = bench.write(second);
     assert!(!text.contains(r#"{"n":1}"#), "its reader has it: {text}");
 }
+
+#[test]
+fn a_message_that_never_arrived_is_not_too_old_for_the_next_listener() {
+    let mut bench = Bench::new(CoreConfig { replay_ttl_ms: 40_000, ..roomy(1) });
+    let stalled = bench.get("");
+    bench.announce(NotificationKind::Other, "one");
+    bench.lend(stalled);
+    // The machine slept: the write's deadline and the message's pass at once.
+    bench.pass(64_000);
+    bench.shard.closed(stalled, 0, bench.now);
+    let next = bench.get("");
+    assert!(bench.write(next).contains("one"));
+}
+
+#[test]
+fn old_events_leave_once_they_are_known_to_have_arrived() {
+    let mut bench = Bench::new(CoreConfig { replay_ttl_ms: 40_000, keep_alive_ms: 0, ..roomy(1) });
+    let listener = bench.get("");
+    let cursor = Bench::ids(&bench.write(listener))[0].to_owned();
+    bench.announce(NotificationKind::Other, "one");
+    bench.write(listener);
+    bench.now.ms += 41_000;
+    bench.shard.tick(bench.now, usize::MAX);
+    let effects = bench.pull();
+    assert!(effects.iter().any(|effect| effect.starts_with("Measure")), "the kernel is asked: {effects:?}");
+    bench.shard.unacknowledged(listener, 0, bench.now);
+    bench.pass(2_000);
+    let back = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+    assert!(!bench.write(back).contains("one"), "nothing is kept any more");
+}
