@@ -163,6 +163,15 @@ impl Conn {
         self.written + (comment + self.output_bytes()) as u64
     }
 
+    /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
+    pub(super) fn lent_offset(&self) -> u64 {
+        let comment = match self.comment {
+            Comment::Lent => sse::comment(self.transfer).len(),
+            Comment::None | Comment::Due => 0,
+        };
+        self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
+    }
+
     /// The offset up to which everything has arrived, when this much of what was written has not.
     fn arrived_offset(&self, unacknowledged: usize) -> u64 {
         self.written.saturating_sub(unacknowledged as u64)
