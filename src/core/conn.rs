@@ -22,8 +22,8 @@ use super::{
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 
-/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
-const ACK_CHECK_MS: u64 = 1_000;
+/// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
+pub(super) const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 /// Emptied places of input kept for reuse: most are in use for the length of one turn.
@@ -161,6 +161,15 @@ impl Conn {
             Comment::None | Comment::Due => 0,
         };
         self.written + (comment + self.output_bytes()) as u64
+    }
+
+    /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
+    pub(super) fn lent_offset(&self) -> u64 {
+        let comment = match self.comment {
+            Comment::Lent => sse::comment(self.transfer).len(),
+            Comment::None | Comment::Due => 0,
+        };
+        self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
     }
 
     /// The offset up to which everything has arrived, when this much of what was written has not.
