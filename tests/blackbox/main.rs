@@ -20,6 +20,7 @@ mod session;
 mod sessions;
 mod shards;
 mod stop;
+mod supervisor;
 mod wire;
 
 use std::time::{Duration, Instant};
