@@ -83,6 +83,7 @@ impl<S: Service> Rig<S> {
             revision,
             client,
             param_fields: Vec::new(),
+            principal: None,
         }));
     }
 

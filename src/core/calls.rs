@@ -423,6 +423,7 @@ impl Shard {
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
                     param_fields: Vec::new(),
+                    principal: None,
                 };
                 self.ask(Ask::Call(call));
             }

@@ -232,6 +232,31 @@ pub struct Call {
     pub client: ClientFeatures,
     /// The `Mcp-Param-*` fields of a `tools/call` of 2026-07-28, for the tool that knows which it wants.
     pub param_fields: Vec<ParamField>,
+    /// Who makes it; `None` on a server that lets everybody in.
+    pub principal: Option<Principal>,
+}
+
+/// Whom a client has proved to be: the name its token stands for. Whatever one principal begins is closed to all others.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The principal of that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Principal(name.into())
+    }
+
+    /// Its name, as in the file of tokens, or the subject of a JWT.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Principal {
+    /// Names of people stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Principal")
+    }
 }
 
 /// One `Mcp-Param-{name}` field of a request.

@@ -252,6 +252,7 @@ fn the_end_of_a_session_cancels_its_calls_and_no_others() {
         revision: Revision::NEWEST_WITH_SESSIONS,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     }));
     rig.ask(Ask::SessionEnded(session(0)));
     rig.poll();
@@ -297,6 +298,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     };
     let is_progress =
         |tell: &Tell| matches!(tell, Tell::Notify(_, n) if n.kind == NotificationKind::Progress);
@@ -312,6 +314,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     };
     rig.ask(Ask::Call(request));
     let told = rig.take();
