@@ -713,7 +713,9 @@ choices! {
 impl Inherit {
     fn admits(self, name: &OsStr) -> bool {
         const BASIC: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
-        let is_ours = name.as_encoded_bytes().starts_with(b"MOORLINE_");
+        // What a supervisor says to this process is for no other.
+        const OURS: [&[u8]; 4] = [b"MOORLINE_", b"LISTEN_", b"WATCHDOG_", b"NOTIFY_SOCKET"];
+        let is_ours = OURS.iter().any(|ours| name.as_encoded_bytes().starts_with(ours));
         match self {
             Inherit::All => !is_ours,
             Inherit::Basic => BASIC.iter().any(|basic| name == *basic),

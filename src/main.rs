@@ -8,9 +8,10 @@ use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
     doctor::Report,
-    server::Server,
+    server::{self, Server, StartError},
 };
 use std::io::{IsTerminal as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
@@ -34,8 +35,14 @@ fn main() -> ExitCode {
 }
 
 fn start(typed: &Typed) -> Result<()> {
+    // Before anything else opens files.
+    let sockets = server::handed_sockets()?;
     let machine = Machine::read();
-    let config = match typed.config(&machine).validated(&machine) {
+    let mut config = typed.config(&machine);
+    if !sockets.is_empty() {
+        config.listen = server::addresses_of(&sockets).map_err(StartError::Handed)?;
+    }
+    let config = match config.validated(&machine) {
         Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
@@ -48,7 +55,7 @@ fn start(typed: &Typed) -> Result<()> {
         }
         Purpose::Serve => {
             start_log(&config);
-            run(&config)
+            run(&config, sockets)
         }
     }
 }
@@ -68,9 +75,9 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config) -> Result<()> {
+fn run(config: &Config, sockets: Vec<TcpListener>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let server = Server::bind(config.server()?)?;
+    let server = Server::bind_on(config.server()?, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }

@@ -10,16 +10,17 @@ use crate::{
     limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
+        doorbell::{Doorbell, Phase},
         driver::{self, Farewell, Parts},
-        files, listen,
-        mailbox::{self, Doorbell, Mailbox, Phase},
-        signals,
+        files,
+        listen::{self, Bound},
+        mailbox::{self, Mailbox},
+        signals, supervisor,
     },
 };
 use std::{
     fs, io,
-    net::SocketAddr,
-    os::fd::OwnedFd,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -49,10 +50,11 @@ pub struct ServerConfig {
     pub core: CoreConfig,
 }
 
-/// Who handles SIGTERM and SIGINT.
+/// Who handles SIGTERM and SIGINT, and speaks with whoever supervises the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// The server: the first drains it, the second ends the process.
+    /// The server: the first drains it, the second ends the process. A supervisor behind `NOTIFY_SOCKET` is told when it
+    /// is ready and when it stops, and its watchdog is fed while all threads take their turns.
     Handled,
     /// The embedding program.
     Left,
@@ -108,6 +110,9 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// What was handed over is no listening socket.
+    #[error("cannot listen on what LISTEN_FDS hands over: {0}; correct the socket unit")]
+    Handed(io::Error),
     /// The admin listener has no authentication: only this machine may reach it.
     #[error("the admin listener must be on a loopback address, not {0}; correct --admin-listen")]
     AdminAddress(SocketAddr),
@@ -179,7 +184,7 @@ pub struct Server {
     config: ServerConfig,
     addresses: Vec<SocketAddr>,
     /// By shard, one per address.
-    listeners: Vec<Vec<OwnedFd>>,
+    listeners: Vec<Vec<Bound>>,
     mailboxes: Vec<Mailbox>,
     admin: Option<(admin::Socket, SocketAddr)>,
     shutdown: ShutdownHandle,
@@ -216,11 +221,29 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bind(mut config: ServerConfig) -> Result<Server, StartError> {
+    pub fn bind(config: ServerConfig) -> Result<Server, StartError> {
+        Server::bind_on(config, Vec::new())
+    }
+
+    /// The same on sockets that listen already, if there are any: they take the place of [`ServerConfig::listen`]. All
+    /// threads take connections from each of them, where without they would have one each; and whoever still waits in
+    /// their backlogs when the server ends waits for the next one.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bind_on(mut config: ServerConfig, sockets: Vec<TcpListener>) -> Result<Server, StartError> {
+        if !sockets.is_empty() {
+            config.listen = addresses_of(&sockets).map_err(StartError::Handed)?;
+        }
         check(&config)?;
         probe_ring(config.ring_entries)?;
         config.core.connections_max = connections_max(&config)?;
-        let (addresses, listeners) = bind_all(&config)?;
+        let (addresses, listeners) = match sockets.is_empty() {
+            true => bind_all(&config)?,
+            false => {
+                (config.listen.clone(), share_all(sockets, config.core.shards).map_err(StartError::Handed)?)
+            }
+        };
         let admin = config.admin_listen.map(bind_admin).transpose()?;
         let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
@@ -298,9 +321,14 @@ impl Server {
             }
         }
         drop(ready);
+        let mut _watchdog = None;
         if all_ready.iter().count() == threads.len() {
             all_listen.confirm();
-            announce(&addresses, core.policy.endpoint());
+            let where_to = announce(&addresses, core.policy.endpoint());
+            if config.signals == Signals::Handled {
+                supervisor::ready(&where_to);
+                _watchdog = supervisor::watchdog(shutdown.doorbells.clone());
+            }
         }
         let farewell = join_all(threads)?;
         tracing::info!(
@@ -364,11 +392,36 @@ fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
     Ok(config.core.connections_max.min(limit - reserved))
 }
 
-type Bound = (Vec<SocketAddr>, Vec<Vec<OwnedFd>>);
+/// The listening sockets this process was started with (`LISTEN_FDS`), for [`Server::bind_on`]. Call it once, before
+/// anything else opens files.
+///
+/// # Errors
+/// [`StartError::Handed`] if one of them is no listening TCP socket.
+pub fn handed_sockets() -> Result<Vec<TcpListener>, StartError> {
+    supervisor::handed_sockets().map_err(StartError::Handed)
+}
 
-fn bind_all(config: &ServerConfig) -> Result<Bound, StartError> {
+/// Where sockets listen.
+///
+/// # Errors
+/// If the system does not know.
+pub fn addresses_of(sockets: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+    sockets.iter().map(TcpListener::local_addr).collect()
+}
+
+fn share_all(sockets: Vec<TcpListener>, shards: u16) -> io::Result<Vec<Vec<Bound>>> {
+    let mut by_shard: Vec<Vec<Bound>> = (0..shards).map(|_| Vec::new()).collect();
+    for socket in sockets {
+        for (listeners, bound) in by_shard.iter_mut().zip(listen::share(socket, shards)?) {
+            listeners.push(bound);
+        }
+    }
+    Ok(by_shard)
+}
+
+fn bind_all(config: &ServerConfig) -> Result<(Vec<SocketAddr>, Vec<Vec<Bound>>), StartError> {
     let mut addresses = Vec::new();
-    let mut by_shard: Vec<Vec<OwnedFd>> = (0..config.core.shards).map(|_| Vec::new()).collect();
+    let mut by_shard: Vec<Vec<Bound>> = (0..config.core.shards).map(|_| Vec::new()).collect();
     for address in &config.listen {
         let (actual, group) = listen::bind_group(*address, config.core.shards)
             .map_err(|error| listen_error(*address, error))?;
@@ -443,10 +496,13 @@ fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<Farewell, RunError> {
     outcome
 }
 
-fn announce(addresses: &[SocketAddr], path: &str) {
-    for address in addresses {
-        eprintln!("listening on http://{address}{path}");
+/// Prints where it listens, and returns it in one line.
+fn announce(addresses: &[SocketAddr], path: &str) -> String {
+    let urls: Vec<_> = addresses.iter().map(|address| format!("http://{address}{path}")).collect();
+    for url in &urls {
+        eprintln!("listening on {url}");
     }
+    format!("listening on {}", urls.join(", "))
 }
 
 #[cfg(test)]
@@ -473,6 +529,7 @@ mod tests {
             StartError::AddressUnavailable(address),
             StartError::AddressForbidden(address),
             StartError::Listen { address, error: error() },
+            StartError::Handed(error()),
             StartError::AdminAddress(address),
             StartError::AdminListen { address, error: error() },
             StartError::RingSwitchedOff(2),

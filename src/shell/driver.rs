@@ -18,10 +18,11 @@ use super::{
     Backend,
     conn::{Pending, Table},
     counters::{Counters, Statistics},
+    doorbell::{Doorbell, Phase},
     ending::Leaving,
     entropy::SystemEntropy,
-    listen::{Listener, Newcomer},
-    mailbox::{Doorbell, Left, Letter, Mail, Mailbox, Phase},
+    listen::{Bound, Listener, Newcomer},
+    mailbox::{Left, Letter, Mail, Mailbox},
     refuse::Refusals,
     ring::{self, Message, Op, Progress, Source, Word},
 };
@@ -67,7 +68,7 @@ pub(crate) struct Parts {
     /// What its core is told.
     pub(crate) core: Arc<CoreConfig>,
     /// Its listening sockets.
-    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) listeners: Vec<Bound>,
     /// Its ends of the rings to the other shards.
     pub(crate) mailbox: Mailbox,
     /// What all shards count together.
@@ -263,6 +264,7 @@ impl<B: Backend> Driver<B> {
         self.count_turn();
         if let Some(end) = self.advance_stage() {
             tracing::debug!(shard = self.core.id().0, counters = ?self.counters, "shard ended");
+            self.bell.get_ref().leave();
             return Poll::Ready((end, self.farewell()));
         }
         self.rest(cx);
@@ -274,6 +276,7 @@ impl<B: Backend> Driver<B> {
     fn take_mail(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Ok(mut guard)) = self.bell.poll_read_ready(cx) {
             guard.get_inner().clear();
+            guard.get_inner().answer();
             guard.clear_ready();
             self.has_mail = Left::Something;
         }

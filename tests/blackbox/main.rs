@@ -21,6 +21,7 @@ mod session;
 mod sessions;
 mod shards;
 mod stop;
+mod supervisor;
 mod wire;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
