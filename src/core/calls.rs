@@ -110,6 +110,9 @@ struct Incoming {
 impl Shard {
     /// A POST's body is whole: acts on its messages.
     pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &Request, body: &Bytes, now: Now) {
+        if let Err(refusal) = self.still_in(conn, now) {
+            return self.refuse(conn, &request.reply, &refusal, now);
+        }
         let outcome = match jsonrpc::parse(body) {
             Ok(Body::Single(message)) => self.dispatch_message(conn, request, body, message, now),
             Ok(Body::Batch(messages)) => self.dispatch_batch(conn, request, body, messages, now),
@@ -220,7 +223,7 @@ impl Shard {
         }
         let revision = Revision::from_date(&wanted.protocol_version).unwrap_or(Revision::NEWEST);
         let session = self
-            .begin_session(revision, asks::features(&wanted.capabilities), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -421,7 +424,7 @@ impl Shard {
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
-                    principal: None,
+                    principal: self.owner_name(session),
                 };
                 self.ask(Ask::Call(call));
             }

@@ -7,14 +7,14 @@
 //! - Each ring has one producer and one consumer: loads and stores, no read-modify-write, no lock.
 //! - A doorbell is rung after the mail is in the ring and cleared before the rings are read, so no mail is
 //!   overlooked. At most one ring of the bell per target and turn.
-//! - What the process as a whole wants of a shard is not mail but a [`Phase`] beside the bell: it has
-//!   many senders and must get through when every ring is full.
+//! - What the process as a whole wants of a shard is not mail but beside the bell, a [`Phase`] and rules of who gets in: it
+//!   has many senders and must get through when every ring is full.
 //!
 //! O(1) per message. [`MAILBOX_MESSAGES_MAX`] slots per ordered pair, untouched until used.
 
 use super::counters::Statistics;
 use crate::{
-    core::{Announcement, Audience, Reach, ShardId},
+    core::{Announcement, Audience, Reach, ShardId, auth::Authenticator},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
@@ -25,8 +25,8 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
 };
 use tokio::sync::oneshot;
@@ -102,6 +102,8 @@ pub(crate) enum Phase {
 pub(crate) struct Doorbell {
     eventfd: File,
     phase: AtomicU8,
+    has_rules: AtomicBool,
+    rules: Mutex<Option<Arc<Authenticator>>>,
 }
 
 impl Doorbell {
@@ -113,7 +115,12 @@ impl Doorbell {
         }
         // SAFETY: the descriptor is new, open, and nobody else's.
         let eventfd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Doorbell { eventfd: File::from(eventfd), phase: AtomicU8::new(Phase::Run as u8) })
+        Ok(Doorbell {
+            eventfd: File::from(eventfd),
+            phase: AtomicU8::new(Phase::Run as u8),
+            has_rules: AtomicBool::new(false),
+            rules: Mutex::default(),
+        })
     }
 
     /// Wakes the shard.
@@ -132,6 +139,23 @@ impl Doorbell {
     pub(crate) fn advance(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::Release);
         self.ring();
+    }
+
+    /// Leaves new rules of who gets in for the shard, in the place of any it has not taken yet, and wakes it.
+    pub(crate) fn leave_rules(&self, rules: Arc<Authenticator>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+        self.has_rules.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Rules that were left since the last time. Without any it is one load, so that it can be asked whenever the bell was
+    /// rung.
+    pub(crate) fn take_rules(&self) -> Option<Arc<Authenticator>> {
+        if !self.has_rules.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_rules.store(false, Ordering::Release);
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What is wanted of the shard.
@@ -426,7 +450,10 @@ impl<T> Drop for Ring<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::NotificationKind;
+    use crate::core::{
+        NotificationKind,
+        auth::{Resource, Scheme, Tokens},
+    };
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::{collections::VecDeque, os::unix::net::UnixStream, rc::Rc, thread};
@@ -585,6 +612,22 @@ mod tests {
         let mut reply = [0; 2];
         client.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"ok");
+    }
+
+    #[test]
+    fn the_latest_rules_are_taken_once() {
+        let rules = |line: &str| {
+            let scheme = Scheme::Tokens(Tokens::parse(line).unwrap());
+            Arc::new(Authenticator::new(scheme, Resource::default()))
+        };
+        let boxes = mailboxes(1).unwrap();
+        let bell = boxes[0].doorbell();
+        assert!(bell.take_rules().is_none());
+        let (first, second) = (rules(""), rules("# second"));
+        bell.leave_rules(first);
+        bell.leave_rules(second.clone());
+        assert!(bell.take_rules().is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
+        assert!(bell.take_rules().is_none());
     }
 
     #[test]
