@@ -33,12 +33,13 @@ fn call(method: &'static str, params: &'static [u8]) -> Call {
     let generation = Generation(NonZeroU64::MIN);
     Call {
         key: CallKey { slot: 0, generation },
-        session: SessionKey { slot: 0, generation },
+        session: Some(SessionKey { slot: 0, generation }),
         method: Method::new(method.as_bytes().into()).expect("text"),
         params: Some(params.into()),
         progress_token: None,
-        revision: Revision::NEWEST,
+        revision: Revision::NEWEST_WITH_SESSIONS,
         client: ClientFeatures::default(),
+        param_fields: Vec::new(),
         principal: None,
     }
 }

@@ -434,6 +434,7 @@ impl Config {
             ("body-timeout", ms(self.body_timeout_ms)),
             ("idle-timeout", ms(self.idle_timeout_ms)),
             ("write-timeout", ms(self.write_timeout_ms)),
+            ("command", if self.command.is_empty() { "built-in".to_owned() } else { self.command.join(" ") }),
             ("stdio-mode", name_of(self.stdio_mode)),
             ("children", self.children.to_string()),
             ("max-children", self.children_max.to_string()),

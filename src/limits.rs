@@ -77,6 +77,11 @@ pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
 
+/// What a session with one open stream takes of the server's memory, rounded up (`docs/performance.md`).
+pub const SESSION_BYTES: usize = 450;
+/// What the kernel takes for one open socket without data, as measured.
+pub const SOCKET_BYTES: usize = 4 * 1024;
+
 // --- Deadlines ----------------------------------------------------------------------------------
 
 /// A comment after this long without a write to a stream (`--keep-alive`). Shorter than the idle time-outs

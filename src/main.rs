@@ -2,13 +2,16 @@
 
 mod cli;
 
+use self::cli::{Doctor, Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
+    doctor::Report,
     server::Server,
 };
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 
@@ -16,8 +19,12 @@ use tracing::level_filters::LevelFilter;
 const EXIT_HOST: u8 = 3;
 
 fn main() -> ExitCode {
-    let typed = cli::Typed::read();
-    match start(&typed) {
+    let outcome = match cli::read() {
+        Task::Examine(doctor) => return examine(&doctor),
+        Task::Serve(typed) => start(&typed),
+        Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -26,17 +33,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(typed: &cli::Typed) -> Result<()> {
+fn start(typed: &Typed) -> Result<()> {
     let machine = Machine::read();
     let config = match typed.config(&machine).validated(&machine) {
-        Err(error) if !error.is_of_host() => cli::refuse(error),
+        Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
-    if typed.wants_config_printed() {
-        return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
+    match typed.purpose() {
+        Purpose::Print => print(&typed.describe(&config)),
+        Purpose::Check => {
+            config.stdio(std::env::vars_os())?;
+            config.server()?;
+            print("all settings are good\n")
+        }
+        Purpose::Serve => {
+            start_log(&config);
+            run(&config)
+        }
     }
-    start_log(&config);
-    run(&config)
+}
+
+/// Says what this host can hold; the exit code says whether it can run the server.
+fn examine(doctor: &Doctor) -> ExitCode {
+    let report = Report::of_host(Path::new("/"), doctor.streams);
+    let text = if doctor.json { report.to_json() } else { report.to_string() };
+    match print(&text) {
+        Ok(()) if report.able => ExitCode::SUCCESS,
+        _ => ExitCode::from(EXIT_HOST),
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print")
 }
 
 /// Serves until the process is told to stop.

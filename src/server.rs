@@ -27,7 +27,7 @@ use std::{
 use thiserror::Error;
 
 /// Fewer connections than this are no service.
-const CONNECTIONS_MIN: usize = 16;
+pub(crate) const CONNECTIONS_MIN: usize = 16;
 
 /// What a [`Server`] is told.
 #[derive(Clone, Debug)]
@@ -348,7 +348,7 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
 
 /// Makes a ring as the shards will, to find out early and say clearly why there is none. On a thread of its own:
 /// the kernel interrupts the thread that made a ring once more after it is gone.
-fn probe_ring(entries: u32) -> Result<(), StartError> {
+pub(crate) fn probe_ring(entries: u32) -> Result<(), StartError> {
     let probe = thread::spawn(move || {
         let mut builder = tokio_uring::uring_builder();
         builder.setup_single_issuer().setup_coop_taskrun();

@@ -191,7 +191,7 @@ impl Rig {
         if let Ask::Call(call) = &ask
             && call.method.as_str() == "initialize"
         {
-            self.newest = Some(call.session);
+            self.newest = call.session;
         }
         match (&mut self.behind, ask) {
             (Behind::Canned(_), Ask::Call(call)) if call.method.as_str() == "initialize" => {

@@ -416,7 +416,7 @@ impl Play {
             op::ANSWER | op::FAIL => {
                 if let Some(index) = usize::from(choice).checked_rem(self.world.calls.len()) {
                     let (shard, call) = self.world.calls.remove(index);
-                    self.stale.push((shard, call.key, call.session));
+                    self.stale.extend(call.session.map(|session| (shard, call.key, session)));
                     let answer = match code {
                         op::ANSWER => {
                             Ok(Bytes::from(format!("{:width$}", "{}", width = usize::from(choice) * 5)))
@@ -440,7 +440,7 @@ impl Play {
     fn about_a_call(&mut self, code: u8, choice: u8) {
         let target = usize::from(choice).checked_rem(self.world.calls.len());
         let target = target.map(|index| (self.world.calls[index].0, &self.world.calls[index].1));
-        let target = target.map(|(shard, call)| (shard, Some(call.key), call.session));
+        let target = target.and_then(|(shard, call)| Some((shard, Some(call.key), call.session?)));
         // Without a call, a session that initialized.
         let known = || self.world.clients.iter().rev().find_map(|client| client.backend_session);
         let target = target.or_else(|| known().map(|(shard, session)| (shard, None, session)));

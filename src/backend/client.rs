@@ -26,7 +26,7 @@ use thiserror::Error;
 #[derive(Clone, Debug)]
 pub struct Client {
     link: Rc<Link>,
-    session: SessionKey,
+    session: Option<SessionKey>,
     call: Option<Rc<CallState>>,
     timeout: Duration,
 }
@@ -107,7 +107,7 @@ pub struct Root {
 }
 
 impl Client {
-    pub(super) fn new(link: &Rc<Link>, session: SessionKey, call: Option<&Rc<CallState>>) -> Self {
+    pub(super) fn new(link: &Rc<Link>, session: Option<SessionKey>, call: Option<&Rc<CallState>>) -> Self {
         let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
         Client { link: Rc::clone(link), session, call: call.map(Rc::clone), timeout }
     }
@@ -226,10 +226,11 @@ impl Client {
         if self.call.as_ref().is_some_and(|call| call.is_over()) {
             return Err(AskError::CallOver);
         }
+        let session = self.session.ok_or(AskError::Unsupported(method.name()))?;
         let answer = Answer::expect(&self.link);
         self.link.outbox.push(Tell::Request(ServerRequest {
             id: answer.id(),
-            session: self.session,
+            session,
             call: self.call.as_ref().map(|call| call.key()),
             method,
             params,

@@ -66,9 +66,11 @@ impl Context {
         self.say(Tell::Notify(self.call.key, notification));
     }
 
-    /// Sends a notification to this session's listener.
+    /// Sends a notification to this session's listener; does nothing if the call belongs to none.
     pub fn notify_session(&self, notification: Notification) {
-        self.say(Tell::Announce(self.call.session, notification));
+        if let Some(session) = self.call.session {
+            self.say(Tell::Announce(session, notification));
+        }
     }
 
     /// Sends a notification to every session of every shard.
@@ -94,7 +96,9 @@ impl Context {
 
     /// Ends this session's listener streams; its client comes back after `retry`, and what is sent meanwhile waits.
     pub fn close_listeners(&self, retry: Duration) {
-        self.say(Tell::CloseListeners(self.call.session, millis(retry)));
+        if let Some(session) = self.call.session {
+            self.say(Tell::CloseListeners(session, millis(retry)));
+        }
     }
 
     /// Whether nobody waits for the answer any more. A handler should then return soon; what it returns is
@@ -118,8 +122,8 @@ impl Context {
         .await
     }
 
-    /// The session the call belongs to.
-    pub fn session(&self) -> SessionKey {
+    /// The session the call belongs to; `None` from 2026-07-28 on, where there are none.
+    pub fn session(&self) -> Option<SessionKey> {
         self.call.session
     }
 
@@ -199,7 +203,7 @@ impl Outlet {
     /// A session's client, to be asked things on its listener stream. Outside of a call a client should be asked for
     /// nothing but its roots, or by a ping.
     pub fn client(&self, session: SessionKey) -> Client {
-        Client::new(&self.link, session, None)
+        Client::new(&self.link, Some(session), None)
     }
 }
 
@@ -238,7 +242,7 @@ impl Future for Cancelled {
 #[derive(Debug)]
 pub(super) struct CallState {
     key: CallKey,
-    session: SessionKey,
+    session: Option<SessionKey>,
     revision: Revision,
     client: ClientFeatures,
     principal: Option<Principal>,
@@ -273,7 +277,7 @@ impl CallState {
         self.key
     }
 
-    pub(super) fn session(&self) -> SessionKey {
+    pub(super) fn session(&self) -> Option<SessionKey> {
         self.session
     }
 

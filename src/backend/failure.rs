@@ -99,7 +99,7 @@ mod tests {
     fn a_url_is_required_only_of_clients_that_know_how() {
         let url = UrlElicitation::new("e1", "Sign in", "https://example.com/");
         let failure = Failure::UrlRequired(vec![url]);
-        let (newest, urls) = (Revision::NEWEST, ClientFeatures::URLS);
+        let (newest, urls) = (Revision::NEWEST_WITH_SESSIONS, ClientFeatures::URLS);
         let error = failure.clone().of_tool(newest, urls).unwrap_err();
         assert_eq!(error.code, -32042);
         let data: serde_json::Value = serde_json::from_str(error.data.as_deref().unwrap()).unwrap();

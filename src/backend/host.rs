@@ -223,17 +223,21 @@ impl<S: Service> Host<S> {
     /// The worker's call is pending: it must be found for cancellation.
     fn remember(&mut self, index: usize, state: Rc<CallState>) {
         self.by_call.insert(state.key(), index);
-        self.by_session.entry(state.session()).or_default().push(index);
+        if let Some(session) = state.session() {
+            self.by_session.entry(session).or_default().push(index);
+        }
         self.workers[index].running = Some(state);
     }
 
     fn forget(&mut self, index: usize) -> Rc<CallState> {
         let state = self.workers[index].running.take().expect("only a running worker is resumed");
         self.by_call.remove(&state.key());
-        if let Some(of_session) = self.by_session.get_mut(&state.session()) {
+        if let Some(session) = state.session()
+            && let Some(of_session) = self.by_session.get_mut(&session)
+        {
             of_session.retain(|other| *other != index);
             if of_session.is_empty() {
-                self.by_session.remove(&state.session());
+                self.by_session.remove(&session);
             }
         }
         state

@@ -58,7 +58,7 @@ impl<S: Service> Rig<S> {
 
     /// A call of the session with slot 0, at the newest revision, with the progress token `"t"`.
     pub(super) fn call(&mut self, slot: u32, name: &str, params: Option<&str>) {
-        self.call_at(Revision::NEWEST, slot, name, params);
+        self.call_at(Revision::NEWEST_WITH_SESSIONS, slot, name, params);
     }
 
     pub(super) fn call_at(&mut self, revision: Revision, slot: u32, name: &str, params: Option<&str>) {
@@ -76,12 +76,13 @@ impl<S: Service> Rig<S> {
     ) {
         self.ask(Ask::Call(Call {
             key: call(slot),
-            session: session(0),
+            session: Some(session(0)),
             method: method(name),
             params: params.map(|params| params.to_owned().into()),
             progress_token: Some(r#""t""#.into()),
             revision,
             client,
+            param_fields: Vec::new(),
             principal: None,
         }));
     }

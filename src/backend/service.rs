@@ -82,7 +82,7 @@ pub struct Request {
     /// The session's revision: decides which fields a result may have.
     pub revision: Revision,
     /// The session the request belongs to.
-    pub session: SessionKey,
+    pub session: Option<SessionKey>,
     /// What the session's client can be asked for.
     pub client: ClientFeatures,
 }
@@ -131,7 +131,7 @@ impl Reply {
     /// As [`of`](Self::of).
     pub fn revised(mut result: impl Serialize + Revised, revision: Revision) -> Result<Self, RpcError> {
         // The newest knows everything.
-        if revision < Revision::NEWEST {
+        if revision < Revision::NEWEST_WITH_SESSIONS {
             result.revise(revision);
         }
         Reply::of(&result)

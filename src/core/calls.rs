@@ -221,7 +221,8 @@ impl Shard {
         if self.draining() {
             return Err(Refusal::draining().into());
         }
-        let revision = Revision::from_date(&wanted.protocol_version).unwrap_or(Revision::NEWEST);
+        let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
+            .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
         let session = self
             .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
             .ok_or_else(Refusal::too_many_sessions)?;
@@ -418,13 +419,14 @@ impl Shard {
                 self.counters.calls += 1;
                 let call = Call {
                     key: self.call_key(call),
-                    session: self.session_key(session),
+                    session: Some(self.session_key(session)),
                     method: incoming.method,
                     params: incoming.params,
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
                     principal: self.owner_name(session),
+                    param_fields: Vec::new(),
                 };
                 self.ask(Ask::Call(call));
             }

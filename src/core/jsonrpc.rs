@@ -521,7 +521,7 @@ pub fn revision_of(result: &[u8]) -> Option<Revision> {
         protocol_version: Cow<'a, str>,
     }
     let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
-    Revision::from_date(&wire.protocol_version)
+    Revision::with_sessions_from_date(&wire.protocol_version)
 }
 
 fn unusable(what: &str, reason: &str) -> RpcError {

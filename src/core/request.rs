@@ -387,7 +387,7 @@ fn check_revision(head: &Head<'_>) -> Result<(), Refusal> {
     match head.protocol_version {
         None => Ok(()),
         Some(text) => {
-            let served = std::str::from_utf8(text).ok().and_then(Revision::from_date);
+            let served = std::str::from_utf8(text).ok().and_then(Revision::with_sessions_from_date);
             served.map(|_| ()).ok_or_else(Refusal::unsupported_revision)
         }
     }

@@ -217,18 +217,21 @@ pub enum Ask {
 pub struct Call {
     /// Names the call in everything the backend says about it.
     pub key: CallKey,
-    /// The session it belongs to.
-    pub session: SessionKey,
+    /// The session it belongs to. `None` for a request that says everything itself (2026-07-28): nothing before it or
+    /// after it is connected with it, and the end of its reply's connection cancels it.
+    pub session: Option<SessionKey>,
     /// The JSON-RPC method, e.g. `tools/call`.
     pub method: Method,
     /// `params` as written, or absent.
     pub params: Option<Bytes>,
     /// `params._meta.progressToken` as written, if any.
     pub progress_token: Option<Bytes>,
-    /// The session's negotiated revision.
+    /// The revision to answer in: the session's, or the one the request claims.
     pub revision: Revision,
-    /// What the session's client can be asked for.
+    /// What the client can be asked for.
     pub client: ClientFeatures,
+    /// The `Mcp-Param-*` fields of a `tools/call` of 2026-07-28, for the tool that knows which it wants.
+    pub param_fields: Vec<ParamField>,
     /// Who makes it; `None` on a server that lets everybody in.
     pub principal: Option<Principal>,
 }
@@ -256,7 +259,16 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// What a client declared in `initialize` that it can be asked for: one bit each.
+/// One `Mcp-Param-{name}` field of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamField {
+    /// What follows `Mcp-Param-`, as written; compared without regard to case.
+    pub name: Bytes,
+    /// The value without the whitespace around it, as written: it may be in the base64 form.
+    pub value: Bytes,
+}
+
+/// What a client declared, in `initialize` or in a request's `_meta`, that it can be asked for: one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientFeatures(u8);
 
@@ -331,7 +343,7 @@ pub struct ServerRequestId(pub u64);
 #[derive(Debug)]
 pub enum Tell {
     /// The result or error of a call; its last word. The bytes are one JSON value. The result of an `initialize` names the
-    /// revision in `protocolVersion`: the session adopts it, or fails to begin if it is none of [`Revision::ALL`].
+    /// revision in `protocolVersion`: the session adopts it, or fails to begin if it is none of [`Revision::WITH_SESSIONS`].
     Respond(CallKey, Result<Bytes, RpcError>),
     /// There is no room for another session: the POST of an `initialize` gets 503 with `Retry-After`, and nothing remains
     /// of the session. Any other call fails with an error.
@@ -351,6 +363,10 @@ pub enum Tell {
     Subscribe(CallKey, Arc<str>),
     /// The opposite; answers the call with `{}`.
     Unsubscribe(CallKey, Arc<str>),
+    /// Answers a `subscriptions/listen` (2026-07-28): its reply becomes a stream that says what it carries, and then carries
+    /// the broadcasts of those kinds. It lasts until its client closes it, of which the backend hears by [`Ask::Cancel`],
+    /// or until the backend answers the call with [`Tell::Respond`].
+    Listen(CallKey, Listening),
     /// A request to the client; answered with [`Ask::Answered`].
     Request(ServerRequest),
     /// End the stream of this call's POST before its response; the client comes back for the rest after this many
@@ -359,6 +375,19 @@ pub enum Tell {
     /// End the GET streams of a session; its client comes back after this many milliseconds, and what is sent meanwhile
     /// waits.
     CloseListeners(SessionKey, u64),
+}
+
+/// What a listen stream carries: what its client asked for, as far as the backend has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// `notifications/tools/list_changed`
+    pub tools: bool,
+    /// `notifications/prompts/list_changed`
+    pub prompts: bool,
+    /// `notifications/resources/list_changed`
+    pub resources: bool,
+    /// `notifications/resources/updated` of these resources.
+    pub uris: Vec<Arc<str>>,
 }
 
 /// A request of the server to a client (sampling, elicitation, roots, ping).
@@ -538,7 +567,7 @@ impl Reach {
     }
 }
 
-/// Revisions of the protocol that have sessions, oldest first.
+/// Revisions of the protocol, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
     /// 2024-11-05, also spoken over Streamable HTTP by older clients.
@@ -547,20 +576,35 @@ pub enum Revision {
     V2025_03_26,
     /// 2025-06-18
     V2025_06_18,
-    /// 2025-11-25: the first with priming events and polling.
+    /// 2025-11-25: the first with priming events and polling, the last with sessions.
     V2025_11_25,
+    /// 2026-07-28: every request says what it needs, none belongs to a session.
+    V2026_07_28,
 }
 
 impl Revision {
-    /// What is offered to a client that asks for something unknown.
-    pub const NEWEST: Revision = Revision::V2025_11_25;
     /// All, oldest first.
-    pub const ALL: [Revision; 4] =
+    pub const ALL: [Revision; 5] = [
+        Revision::V2024_11_05,
+        Revision::V2025_03_26,
+        Revision::V2025_06_18,
+        Revision::V2025_11_25,
+        Revision::V2026_07_28,
+    ];
+    /// Those that begin with `initialize`, oldest first.
+    pub const WITH_SESSIONS: [Revision; 4] =
         [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
+    /// What a client is offered whose `initialize` asks for something else.
+    pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;
 
     /// The revision of that date.
     pub fn from_date(date: &str) -> Option<Self> {
         Revision::ALL.into_iter().find(|revision| revision.date() == date)
+    }
+
+    /// The revision of that date, if it begins with `initialize`.
+    pub fn with_sessions_from_date(date: &str) -> Option<Self> {
+        Revision::from_date(date).filter(|revision| revision.has_sessions())
     }
 
     /// The date that names it.
@@ -570,6 +614,12 @@ impl Revision {
             Revision::V2025_03_26 => "2025-03-26",
             Revision::V2025_06_18 => "2025-06-18",
             Revision::V2025_11_25 => "2025-11-25",
+            Revision::V2026_07_28 => "2026-07-28",
         }
+    }
+
+    /// Whether it begins with `initialize`.
+    pub fn has_sessions(self) -> bool {
+        self < Revision::V2026_07_28
     }
 }

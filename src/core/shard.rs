@@ -329,6 +329,8 @@ impl Shard {
                 self.subscriptions.remove(self.session_of_call(call), &uri);
                 self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
             }),
+            // No call of a session is one.
+            Tell::Listen(..) => None,
             Tell::Request(request) => match self.find_session_key(request.session) {
                 Some(session) => {
                     self.ask_client(session, request, now);

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 const NOW: u64 = 1_790_000_000;
 
+/// What a test does to good claims.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 fn rules() -> JwtRules {
     JwtRules {
         issuer: ISSUER.to_owned(),
@@ -57,7 +60,7 @@ fn every_claim_counts() {
         change(&mut claims);
         issuer::ed().sign(&claims)
     };
-    let good: [&dyn Fn(&mut Value); 6] = [
+    let good: [Change<'_>; 6] = [
         &|claims| claims["aud"] = json!(["https://other.example", AUDIENCE]),
         &|claims| claims["nbf"] = json!(NOW + 60),
         &|claims| claims["exp"] = json!(1_790_000_010.5),
@@ -68,7 +71,7 @@ fn every_claim_counts() {
     for (index, change) in good.iter().enumerate() {
         assert!(verify(&sign(change)).is_ok(), "{index}");
     }
-    let bad: [(&str, &dyn Fn(&mut Value)); 16] = [
+    let bad: [(&str, Change<'_>); 16] = [
         ("issuer", &|claims| claims["iss"] = json!("https://login.example.org/")),
         ("malformed", &|claims| claims["iss"] = json!([ISSUER])),
         ("malformed", &|claims| claims["iss"] = Value::Null),

@@ -139,7 +139,7 @@ fn a_session_that_the_backend_refuses_never_was() {
             if silent_ms == 0 {
                 assert_eq!(reply.field("mcp-session-id"), None, "no id of a session that is none");
             }
-            assert_eq!(world.ended, [asked.session]);
+            assert_eq!(world.ended, [asked.session.unwrap()]);
             world.assert_no_session_left();
         }
     }
@@ -152,7 +152,7 @@ fn a_session_can_be_used_only_after_its_id_was_told() {
     let client = world.connect();
     world.send(client, post("", &World::initialize_body("2025-06-18")));
     let (shard, asked) = world.take_call();
-    world.tell(shard, Tell::Announce(asked.session, other("early")));
+    world.tell(shard, Tell::Announce(asked.session.unwrap(), other("early")));
     world.answer(shard, asked.key, &greeting("2025-06-18"));
     let id = world.response(client).field("mcp-session-id").unwrap().to_owned();
     world.client(client).session = Some(id);
@@ -218,7 +218,7 @@ fn a_backend_without_room_is_503_with_retry_after() {
         (reply.status, reply.field("retry-after"), reply.field("mcp-session-id")),
         (503, Some("5"), None)
     );
-    assert_eq!(world.ended, [asked.session]);
+    assert_eq!(world.ended, [asked.session.unwrap()]);
     world.assert_no_session_left();
 }
 

@@ -16,7 +16,8 @@ impl Sim {
         match ask {
             Ask::Call(call) if call.method.as_str() == "initialize" => self.greet(shard, call),
             Ask::Call(call) => {
-                let session = self.model.session_of_key(shard, call.session).expect("a session it knows");
+                let key = call.session.expect("it was sent in a session");
+                let session = self.model.session_of_key(shard, key).expect("a session it knows");
                 assert!(self.model.sessions[session].is_alive, "a call of a session that is over");
                 let n = self.number_of_call(&call);
                 let entry = self.model.calls.get_mut(&n).expect("a client sent it");
@@ -64,7 +65,7 @@ impl Sim {
                 assert!(self.model.sessions[session].is_alive, "a session ends once");
                 self.model.sessions[session].is_alive = false;
                 assert!(
-                    self.working.iter().all(|(at, call, _)| *at != shard || call.session != key),
+                    self.working.iter().all(|(at, call, _)| *at != shard || call.session != Some(key)),
                     "calls end before their session"
                 );
             }
@@ -98,10 +99,11 @@ impl Sim {
         let params = call.params.as_deref().expect("initialize has params");
         let params: serde_json::Value = serde_json::from_slice(params).expect("JSON");
         let socket = params["clientInfo"]["socket"].as_u64().expect("sockets are numbered") as usize;
-        assert_eq!(self.model.session_of_key(shard, call.session), None, "a session begins once");
+        let key = call.session.expect("initialize makes a session");
+        assert_eq!(self.model.session_of_key(shard, key), None, "a session begins once");
         self.model.sessions.push(Session {
             shard,
-            key: call.session,
+            key,
             revision: call.revision,
             is_alive: true,
             id: None,

@@ -76,7 +76,7 @@ impl Bench {
         while let Some(effect) = self.shard.next_effect() {
             match effect {
                 Effect::Ask(Ask::Call(call)) => {
-                    self.session = Some(call.session);
+                    self.session = call.session;
                     self.calls.push(call.key);
                 }
                 other => seen.push(format!("{other:?}")),

@@ -337,7 +337,7 @@ impl World {
                 let client = self.clients.iter_mut().rfind(|client| client.initializing);
                 if let Some(client) = client {
                     client.initializing = false;
-                    client.backend_session = Some((shard, call.session));
+                    client.backend_session = call.session.map(|session| (shard, session));
                 }
                 let result = format!(
                     r#"{{"protocolVersion":"{}","capabilities":{{}},"serverInfo":{{"name":"w","version":"1"}}}}"#,

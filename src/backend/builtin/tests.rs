@@ -19,7 +19,7 @@ fn result_at(revision: Revision, name: &str, params: &str) -> Value {
 }
 
 fn result(name: &str, params: &str) -> Value {
-    result_at(Revision::NEWEST, name, params)
+    result_at(Revision::NEWEST_WITH_SESSIONS, name, params)
 }
 
 fn refusal(name: &str, params: Option<&str>) -> (i32, String) {

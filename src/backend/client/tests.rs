@@ -56,7 +56,7 @@ const ALL: ClientFeatures = ClientFeatures::SAMPLING
 
 /// The request that a call of that method sends.
 fn asked(rig: &mut Rig<Curious>, method: &str) -> ServerRequest {
-    rig.call_of(ALL, Revision::NEWEST, 7, method, None);
+    rig.call_of(ALL, Revision::NEWEST_WITH_SESSIONS, 7, method, None);
     let mut told = rig.take();
     assert_eq!(told.len(), 1, "{told:?}");
     let Some(Tell::Request(request)) = told.pop() else { panic!("{told:?}") };
@@ -157,14 +157,14 @@ fn errors_and_time_outs_are_told_apart() {
 #[test]
 fn what_a_client_does_not_know_is_not_sent() {
     for (client, revision, method) in [
-        (ClientFeatures::default(), Revision::NEWEST, "sample"),
-        (ClientFeatures::SAMPLING, Revision::NEWEST, "sample with tools"),
+        (ClientFeatures::default(), Revision::NEWEST_WITH_SESSIONS, "sample"),
+        (ClientFeatures::SAMPLING, Revision::NEWEST_WITH_SESSIONS, "sample with tools"),
         (ALL, Revision::V2025_06_18, "sample with tools"),
-        (ClientFeatures::URLS, Revision::NEWEST, "form"),
+        (ClientFeatures::URLS, Revision::NEWEST_WITH_SESSIONS, "form"),
         (ALL, Revision::V2025_03_26, "form"),
-        (ClientFeatures::FORMS, Revision::NEWEST, "url"),
+        (ClientFeatures::FORMS, Revision::NEWEST_WITH_SESSIONS, "url"),
         (ALL, Revision::V2025_06_18, "url"),
-        (ClientFeatures::SAMPLING, Revision::NEWEST, "roots"),
+        (ClientFeatures::SAMPLING, Revision::NEWEST_WITH_SESSIONS, "roots"),
     ] {
         let mut rig = Rig::new(Curious::default());
         rig.call_of(client, revision, 7, method, None);
@@ -179,8 +179,8 @@ fn what_a_client_does_not_know_is_not_sent() {
 #[test]
 fn context_is_left_to_clients_that_declared_it() {
     for (client, revision, is_there) in [
-        (ALL, Revision::NEWEST, false),
-        (ALL.with(ClientFeatures::SAMPLING_CONTEXT), Revision::NEWEST, true),
+        (ALL, Revision::NEWEST_WITH_SESSIONS, false),
+        (ALL.with(ClientFeatures::SAMPLING_CONTEXT), Revision::NEWEST_WITH_SESSIONS, true),
         (ALL, Revision::V2025_06_18, true),
     ] {
         let mut rig = Rig::new(Curious::default());

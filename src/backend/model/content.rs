@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_spelled_as_the_specification_does() {
-        let newest = |content: Content| at(Revision::NEWEST, &content);
+        let newest = |content: Content| at(Revision::NEWEST_WITH_SESSIONS, &content);
         assert_eq!(newest(Content::text("a")), json!({"type": "text", "text": "a"}));
         assert_eq!(
             newest(Content::image([1, 2], "image/png")),

@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn only_a_failure_says_whether_it_is_one() {
-        assert!(at(Revision::NEWEST, &ToolResult::text("a")).get("isError").is_none());
-        assert_eq!(at(Revision::NEWEST, &ToolResult::failure("a"))["isError"], true);
+        assert!(at(Revision::NEWEST_WITH_SESSIONS, &ToolResult::text("a")).get("isError").is_none());
+        assert_eq!(at(Revision::NEWEST_WITH_SESSIONS, &ToolResult::failure("a"))["isError"], true);
     }
 }

@@ -223,6 +223,7 @@ impl Bridge {
     pub(super) fn forward(
         &mut self,
         child: ChildId,
+        session: SessionKey,
         call: Call,
         purpose: Purpose,
         out: &mut Vec<Tell>,
@@ -245,7 +246,7 @@ impl Bridge {
             return Forwarded::No;
         }
         link.calls += usize::from(purpose != Purpose::Initialize);
-        let flight = ClientCall { key: call.key, session: call.session, token: call.progress_token, purpose };
+        let flight = ClientCall { key: call.key, session, token: call.progress_token, purpose };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
         Forwarded::Yes
@@ -591,6 +592,10 @@ pub(super) fn child_gone() -> RpcError {
     failure("the server behind this one has ended")
 }
 
+pub(super) fn needs_session() -> RpcError {
+    failure("the server behind this one speaks with sessions only")
+}
+
 fn child_is_full() -> RpcError {
     failure("the server behind this one takes no more requests at present")
 }
@@ -599,7 +604,7 @@ fn child_is_full() -> RpcError {
 pub(super) fn own_initialize() -> Vec<u8> {
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{{"sampling":{{}},"elicitation":{{"form":{{}},"url":{{}}}}}},"clientInfo":{{"name":"moorline","version":"{}"}}}}"#,
-        Revision::NEWEST.date(),
+        Revision::NEWEST_WITH_SESSIONS.date(),
         env!("CARGO_PKG_VERSION")
     )
     .into_bytes()

@@ -26,7 +26,7 @@ use crate::{
         child::{Children, Places, Spawner},
     },
 };
-use bridge::Bridge;
+use bridge::{Bridge, needs_session};
 use per_session::PerSession;
 use shared::Shared;
 use std::{
@@ -192,8 +192,11 @@ impl StdioBackend {
     fn take(&mut self, ask: Ask, out: &mut Vec<Tell>) {
         let common = &mut self.common;
         match (ask, &mut self.mode) {
-            (Ask::Call(call), Sharing::PerSession(mode)) => mode.call(common, call, out),
-            (Ask::Call(call), Sharing::Shared(mode)) => mode.call(common, call, out),
+            (Ask::Call(call), sharing) => match (call.session, sharing) {
+                (Some(session), Sharing::PerSession(mode)) => mode.call(common, session, call, out),
+                (Some(session), Sharing::Shared(mode)) => mode.call(common, session, call, out),
+                (None, _) => out.push(Tell::Respond(call.key, Err(needs_session()))),
+            },
             (Ask::Cancel(call), Sharing::PerSession(_)) => {
                 common.bridge.cancel(call);
             }

@@ -33,27 +33,27 @@ struct Owner {
 }
 
 impl PerSession {
-    pub(super) fn call(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+    pub(super) fn call(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
         if call.method.as_str() == "initialize" {
-            return self.begin(common, call, out);
+            return self.begin(common, session, call, out);
         }
-        match self.children.get(&call.session) {
+        match self.children.get(&session) {
             Some(child) => {
-                common.bridge.forward(*child, call, Purpose::Plain, out);
+                common.bridge.forward(*child, session, call, Purpose::Plain, out);
             }
             None => out.push(Tell::Respond(call.key, Err(child_gone()))),
         }
     }
 
-    fn begin(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+    fn begin(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
         let Some(child) = common.bridge.start(&common.program) else {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
         };
-        self.children.insert(call.session, child);
-        self.owners.insert(child, Owner { session: call.session, greeting: None });
+        self.children.insert(session, child);
+        self.owners.insert(child, Owner { session, greeting: None });
         self.starting.push_back((Instant::now() + common.start_timeout, child));
-        common.bridge.forward(child, call, Purpose::Initialize, out);
+        common.bridge.forward(child, session, call, Purpose::Initialize, out);
     }
 
     pub(super) fn notified(&mut self, common: &mut Common, notified: &Notified) {

@@ -79,15 +79,15 @@ impl Shared {
 
     // --- Clients ------------------------------------------------------------------------------
 
-    pub(super) fn call(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+    pub(super) fn call(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
         if call.method.as_str() == "initialize" {
-            return self.begin(common, call, out);
+            return self.begin(common, session, call, out);
         }
-        let Some(&at) = self.by_session.get(&call.session) else {
+        let Some(&at) = self.by_session.get(&session) else {
             return out.push(Tell::Respond(call.key, Err(restarting())));
         };
         match self.places[at].state {
-            State::Serving(child, _) => self.pass_on(common, at, child, call, out),
+            State::Serving(child, _) => self.pass_on(common, at, child, session, call, out),
             State::Empty | State::Starting(..) | State::Waiting(_) => {
                 common.bridge.counters.calls_failed += 1;
                 out.push(Tell::Respond(call.key, Err(restarting())));
@@ -96,7 +96,7 @@ impl Shared {
     }
 
     /// A session begins where the fewest are.
-    fn begin(&mut self, common: &mut Common, call: Call, out: &mut Vec<Tell>) {
+    fn begin(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
         let fewest = (0..self.places.len()).min_by_key(|at| self.places[*at].members.len());
         let at = fewest.expect("a shard has a place");
         let place = &mut self.places[at];
@@ -104,32 +104,40 @@ impl Shared {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
         }
-        self.by_session.insert(call.session, at);
-        place.members.insert(call.session);
+        self.by_session.insert(session, at);
+        place.members.insert(session);
         match &place.greeting {
             Some(greeting) => out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision)))),
             None => place.waiting.push(call),
         }
     }
 
-    fn pass_on(&mut self, common: &mut Common, at: usize, child: ChildId, call: Call, out: &mut Vec<Tell>) {
+    fn pass_on(
+        &mut self,
+        common: &mut Common,
+        at: usize,
+        child: ChildId,
+        session: SessionKey,
+        call: Call,
+        out: &mut Vec<Tell>,
+    ) {
         let uri = || call.params.as_deref().and_then(wire::uri_of);
         let subscriptions = &mut self.places[at].subscriptions;
         let (change, purpose) = match call.method.as_str() {
             "resources/subscribe" => match uri() {
-                Some(uri) => (subscriptions.subscribe(call.session, &uri), Purpose::Subscribe(uri)),
+                Some(uri) => (subscriptions.subscribe(session, &uri), Purpose::Subscribe(uri)),
                 None => (Change::Forward, Purpose::Plain),
             },
             "resources/unsubscribe" => match uri() {
-                Some(uri) => (subscriptions.unsubscribe(call.session, &uri), Purpose::Plain),
+                Some(uri) => (subscriptions.unsubscribe(session, &uri), Purpose::Plain),
                 None => (Change::Forward, Purpose::Plain),
             },
             _ => (Change::Forward, Purpose::Plain),
         };
         match change {
             Change::Forward => {
-                let (session, uri) = (call.session, purpose.subscribed());
-                if common.bridge.forward(child, call, purpose, out) == Forwarded::No
+                let uri = purpose.subscribed();
+                if common.bridge.forward(child, session, call, purpose, out) == Forwarded::No
                     && let Some(uri) = uri
                 {
                     self.places[at].subscriptions.unsubscribe(session, &uri);
@@ -174,7 +182,7 @@ impl Shared {
         let Some(at) = self.by_session.remove(&session) else { return };
         let place = &mut self.places[at];
         place.members.remove(&session);
-        place.waiting.retain(|call| call.session != session);
+        place.waiting.retain(|call| call.session != Some(session));
         let unwanted = place.subscriptions.end_session(session);
         let level_has_changed = place.levels.remove(session);
         if let Some(child) = place.child() {

@@ -274,7 +274,7 @@ mod tests {
     fn a_child_is_asked_for_the_negotiated_revision() {
         let params = bytes(r#"{"protocolVersion":"2026-07-28","capabilities":{"x":{}}}"#);
         assert_eq!(
-            with_revision(&params, Revision::NEWEST),
+            with_revision(&params, Revision::NEWEST_WITH_SESSIONS),
             r#"{"protocolVersion":"2025-11-25","capabilities":{"x":{}}}"#
         );
     }
