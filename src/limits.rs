@@ -122,6 +122,19 @@ pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
 pub const RETRY_AFTER_S: u64 = 5;
 
+// --- Who gets in --------------------------------------------------------------------------------
+
+/// A bearer token; a longer one is refused before it is hashed. A JWT with many claims has 2 to 4 KiB.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// The name of a principal.
+pub const PRINCIPAL_BYTES_MAX: usize = 256;
+/// Keys tried for one token that does not say which one it was signed with.
+pub const JWT_KEYS_TRIED_MAX: usize = 4;
+/// What the clocks of an issuer and this server may differ by (`--jwt-skew`).
+pub const JWT_SKEW_MS: u64 = 60_000;
+/// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
+pub const IDLE_CREDENTIALS_MAX: usize = 4096;
+
 // --- Sockets ------------------------------------------------------------------------------------
 
 /// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.

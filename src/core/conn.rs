@@ -16,7 +16,7 @@ use super::{
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
     stream::{Attachment, Trust},
-    table::{ConnSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    table::{ConnSlot, CredentialSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
@@ -42,6 +42,8 @@ pub(super) struct Conn {
     pub(super) progress_ms: u64,
     /// A stream that ended here; what arrived of it is not known yet.
     pub(super) trailing: Option<StreamSlot>,
+    /// With what its latest request came in.
+    pub(super) credential: Option<CredentialSlot>,
     /// A JSON reply that may not have arrived yet.
     doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
@@ -139,6 +141,7 @@ impl Conn {
             written: 0,
             progress_ms: now.ms,
             trailing: None,
+            credential: None,
             doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
@@ -310,6 +313,7 @@ impl Shard {
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }
+        self.access.release(entry.credential);
         entry
     }
 
@@ -724,8 +728,13 @@ impl Shard {
             }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
-            State::Streaming(_) if config.keep_alive_ms > 0 => config.keep_alive_ms - self.phase_ms(conn),
-            State::Streaming(_) | State::Waiting(_) | State::Flushing(_) => return None,
+            State::Streaming(_) => {
+                let comment_ms = (config.keep_alive_ms > 0)
+                    .then(|| entry.progress_ms + config.keep_alive_ms - self.phase_ms(conn));
+                let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
+                return (deadline_ms < u64::MAX).then_some(deadline_ms);
+            }
+            State::Waiting(_) | State::Flushing(_) => return None,
         };
         Some(entry.progress_ms + allowed_ms)
     }
@@ -770,6 +779,7 @@ impl Shard {
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
             }
+            State::Streaming(_) if self.token_expires_ms(conn) <= now.ms => self.token_ended(conn, now),
             State::Streaming(stream) => self.comment_due(conn, stream, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }

@@ -8,7 +8,9 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
+mod access;
 mod asks;
+pub mod auth;
 mod calls;
 pub mod census;
 pub mod config;

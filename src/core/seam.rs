@@ -528,12 +528,14 @@ pub struct Publication {
 pub struct PublicationId(pub usize);
 
 /// Who a publication is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Audience {
     /// Every session, as a broadcast of the backend.
     All,
     /// This one, if it lives on the shard that is told.
     Session(SessionId),
+    /// The sessions of this principal.
+    Principal(Principal),
 }
 
 /// What became of a publication: how many sessions it was for, and how it went for each of them.

@@ -133,6 +133,8 @@ pub(super) enum EndOfStream {
     Drain,
     /// A listener needed its place.
     Displaced,
+    /// The token its connection came with is good no longer.
+    Unauthorized,
 }
 
 impl Generational for Stream {
@@ -592,7 +594,9 @@ impl Shard {
                 }
                 self.forget_stream(stream);
             }
-            EndOfStream::Complete | EndOfStream::Displaced => self.elect(session, now),
+            EndOfStream::Complete | EndOfStream::Displaced | EndOfStream::Unauthorized => {
+                self.elect(session, now)
+            }
             EndOfStream::Early(_) | EndOfStream::Drain => {}
         }
     }
@@ -601,7 +605,10 @@ impl Shard {
         match end {
             EndOfStream::Early(retry_ms) => Some(retry_ms),
             EndOfStream::Drain => Some(self.drained_retry_ms()),
-            EndOfStream::Complete | EndOfStream::WithSession | EndOfStream::Displaced => None,
+            EndOfStream::Complete
+            | EndOfStream::WithSession
+            | EndOfStream::Displaced
+            | EndOfStream::Unauthorized => None,
         }
     }
 

@@ -9,11 +9,15 @@
 //!
 //! O(1).
 
+use crate::core::auth::Authenticator;
 use std::{
     fs::File,
     io::{self, Read, Write},
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
 };
 
 /// What the process wants of its shards. It only ever advances.
@@ -36,6 +40,8 @@ pub(crate) struct Doorbell {
     called: AtomicU64,
     /// The last call that the shard answered.
     answered: AtomicU64,
+    has_rules: AtomicBool,
+    rules: Mutex<Option<Arc<Authenticator>>>,
 }
 
 impl Doorbell {
@@ -52,6 +58,8 @@ impl Doorbell {
             phase: AtomicU8::new(Phase::Run as u8),
             called: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            has_rules: AtomicBool::new(false),
+            rules: Mutex::default(),
         })
     }
 
@@ -87,6 +95,25 @@ impl Doorbell {
             1 => Phase::Drain,
             _ => Phase::Stop,
         }
+    }
+
+    // --- Rules ------------------------------------------------------------------------------------
+
+    /// Leaves new rules of who gets in for the shard, in the place of any it has not taken yet, and wakes it.
+    pub(crate) fn leave_rules(&self, rules: Arc<Authenticator>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+        self.has_rules.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Rules that were left since the last time. Without any it is one load, so that it can be asked whenever the bell was
+    /// rung.
+    pub(crate) fn take_rules(&self) -> Option<Arc<Authenticator>> {
+        if !self.has_rules.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_rules.store(false, Ordering::Release);
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     // --- The roll ---------------------------------------------------------------------------------
