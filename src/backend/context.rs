@@ -9,7 +9,9 @@
 //! A call's state takes about 170 bytes, and its progress token if it has one; its parameters stay as long as it does.
 
 use super::{asks::Asks, client::Client, host::ReadyList, model::Meta, notification, params};
-use crate::core::seam::{Call, CallKey, ClientFeatures, LogLevel, Notification, Revision, SessionKey, Tell};
+use crate::core::seam::{
+    Call, CallKey, ClientFeatures, LogLevel, Method, Notification, Revision, SessionKey, Tell,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -236,6 +238,7 @@ impl Future for Cancelled {
 pub(super) struct CallState {
     key: CallKey,
     session: Option<SessionKey>,
+    method: Method,
     revision: Revision,
     client: ClientFeatures,
     params: Option<Bytes>,
@@ -253,6 +256,7 @@ impl CallState {
         CallState {
             key: call.key,
             session: call.session,
+            method: call.method.clone(),
             revision: call.revision,
             client: call.client,
             params: call.params.clone(),
@@ -270,6 +274,10 @@ impl CallState {
 
     pub(super) fn session(&self) -> Option<SessionKey> {
         self.session
+    }
+
+    pub(super) fn method(&self) -> &str {
+        self.method.as_str()
     }
 
     pub(super) fn revision(&self) -> Revision {
