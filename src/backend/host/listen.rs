@@ -80,6 +80,7 @@ mod tests {
             revision: Revision::V2026_07_28,
             client: ClientFeatures::default(),
             param_fields: Vec::new(),
+            principal: None,
         };
         read(&call, capabilities).map_err(|error| (error.code, error.message.into_owned()))
     }
