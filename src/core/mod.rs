@@ -23,6 +23,7 @@ mod invariants;
 pub mod jsonrpc;
 mod listener;
 mod log;
+mod moved;
 mod output;
 mod publish;
 mod queue;
