@@ -40,6 +40,7 @@ fn call(method: &'static str, params: &'static [u8]) -> Call {
         revision: Revision::NEWEST_WITH_SESSIONS,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     }
 }
 

@@ -3,43 +3,111 @@
 //! Owns the words of the command line. It decides nothing that the program needs to know: it turns what was
 //! typed into a [`Config`], which has the rules. Defaults come from [`limits`], so that the help cannot differ
 //! from the truth.
+//!
+//! A value comes from its flag, or else its environment variable, the configuration file, or the default. What the file
+//! says takes the place of defaults, and the same words are parsed again.
 
+use self::file::{File, FileError};
+use self::generate::Generated;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use moorline::config::*;
 use moorline::limits;
 use moorline::units::{ByteSize, Millis};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A command line that was understood.
+mod file;
+mod generate;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Serve, or look at what would be served.
+    Serve(Box<Typed>),
+    /// Say what this host can hold.
+    Examine(Doctor),
+    /// Print what is made from the command line's description.
+    Generate(Generated),
+}
+
+/// Reads the arguments of this process. Prints help, version or a usage error and exits where that is
+/// what was asked for or deserved (codes 0 and 2).
+pub(crate) fn read() -> Task {
+    match Cli::parse().command {
+        Some(Commands::Doctor(doctor)) => Task::Examine(doctor),
+        Some(Commands::Generate { what }) => Task::Generate(what),
+        Some(Commands::Serve(_)) | None => {
+            let typed = Typed::from_words(&std::env::args_os().collect::<Vec<_>>());
+            Task::Serve(Box::new(typed.unwrap_or_else(|error| error.exit())))
+        }
+    }
+}
+
+/// Settings that were understood.
 #[derive(Debug)]
 pub(crate) struct Typed {
     flags: Serve,
     matches: ArgMatches,
+    file: Option<File>,
+}
+
+/// What to do with a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Serve it.
+    Serve,
+    /// Print it.
+    Print,
+    /// See whether it could be served.
+    Check,
+}
+
+/// Why nothing can be made of what was typed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TypedError {
+    /// The words themselves.
+    #[error(transparent)]
+    Words(#[from] clap::Error),
+    /// The file they name.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl TypedError {
+    /// Says why and ends the process (code 2).
+    fn exit(self) -> ! {
+        match self {
+            TypedError::Words(error) => error.exit(),
+            TypedError::File(error) => refuse(error),
+        }
+    }
 }
 
 impl Typed {
-    /// Reads the arguments of this process. Prints help, version or a usage error and exits where that is
-    /// what was asked for or deserved (codes 0 and 2).
-    pub(crate) fn read() -> Self {
-        let matches = Cli::command().get_matches();
-        Typed::from_matches(matches).unwrap_or_else(|error| error.exit())
+    /// Reads the words of a command line that serves, the environment, and the configuration file they name.
+    pub(crate) fn from_words(words: &[OsString]) -> Result<Self, TypedError> {
+        let plain = of_serve(Cli::command().try_get_matches_from(words)?);
+        let flags = Serve::from_arg_matches(&plain)?;
+        let Some(path) = &flags.config else { return Ok(Typed { flags, matches: plain, file: None }) };
+        let file = File::read(path, &Cli::command())?;
+        let command =
+            file.as_defaults(Cli::command()).mut_subcommand("serve", |serve| file.as_defaults(serve));
+        let matches = of_serve(command.try_get_matches_from(words)?);
+        Ok(Typed { flags: Serve::from_arg_matches(&matches)?, matches, file: Some(file) })
     }
 
-    fn from_matches(mut matches: ArgMatches) -> Result<Self, clap::Error> {
-        if let Some((_, of_command)) = matches.remove_subcommand() {
-            matches = of_command;
+    /// What to do with it.
+    pub(crate) fn purpose(&self) -> Purpose {
+        match &self.flags {
+            Serve { print_config: true, .. } => Purpose::Print,
+            Serve { check: true, .. } => Purpose::Check,
+            _ => Purpose::Serve,
         }
-        Ok(Typed { flags: Serve::from_arg_matches(&matches)?, matches })
-    }
-
-    /// Whether to print the configuration instead of serving it.
-    pub(crate) fn wants_config_printed(&self) -> bool {
-        self.flags.print_config
     }
 
     /// The configuration that was asked for, not yet validated.
@@ -63,11 +131,57 @@ impl Typed {
 
     fn source(&self, flag: &str) -> String {
         match self.matches.value_source(&flag.replace('-', "_")) {
+            Some(ValueSource::CommandLine) if flag == COMMAND => "typed after --".to_owned(),
             Some(ValueSource::CommandLine) => format!("flag --{flag}"),
             Some(ValueSource::EnvVariable) => format!("environment {}", variable(flag)),
-            _ => "default".to_owned(),
+            _ => {
+                let place = self.file.as_ref().and_then(|file| file.place_of(flag));
+                place.map_or_else(|| "default".to_owned(), |place| format!("file {place}"))
+            }
         }
     }
+
+    /// Ends the process for a value that breaks a rule, and says where each value that is named comes from, unless it
+    /// was typed (code 2).
+    pub(crate) fn refuse(&self, reason: impl std::fmt::Display) -> ! {
+        refuse(self.with_sources(reason))
+    }
+
+    fn with_sources(&self, reason: impl std::fmt::Display) -> String {
+        let mut text = reason.to_string();
+        let command = Cli::command();
+        let names = |flag: &str| {
+            let rest = text.split(&format!("--{flag}")).skip(1).any(|rest| !rest.starts_with('-'));
+            rest.then(|| self.source(flag))
+                .filter(|source| !source.starts_with("flag") && source != "default")
+        };
+        let from: Vec<_> = settings(&command)
+            .filter_map(|arg| {
+                let flag = file::key_of(arg);
+                names(&flag).map(|source| format!("--{flag} is from {source}"))
+            })
+            .collect();
+        if !from.is_empty() {
+            write!(text, " ({})", from.join(", ")).expect("a String takes all");
+        }
+        text
+    }
+}
+
+/// The arguments of the command that serves, which need not be named.
+fn of_serve(mut matches: ArgMatches) -> ArgMatches {
+    matches.remove_subcommand().map_or(matches, |(_, of_command)| of_command)
+}
+
+/// What follows `--`, as a setting.
+const COMMAND: &str = "command";
+
+/// The arguments that set something: the list of flags, of variables and of keys in a configuration file.
+fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|arg| {
+        let id = arg.get_id().as_str();
+        id == COMMAND || (arg.get_env().is_some() && id != "config")
+    })
 }
 
 /// Ends the process with a usage error that reads like clap's own (code 2).
@@ -101,12 +215,21 @@ enum Commands {
     /// Serve MCP over HTTP; this is also what happens without a command
     #[command(after_help = AFTER_HELP)]
     Serve(Box<Serve>),
+    /// Say what this host can hold, what binds first, and how to lift it
+    #[command(after_help = "Exit codes: 0 the server can run here, 2 usage error, 3 it cannot.")]
+    Doctor(Doctor),
+    /// Print shell completions or the manual page
+    Generate {
+        #[command(subcommand)]
+        what: Generated,
+    },
 }
 
 const AFTER_HELP: &str = "\
 Durations are whole numbers with a unit: 500ms, 15s, 2m, 1h, or a plain 0.
 Sizes are bytes, or whole numbers with a unit: 64KiB, 4MiB, 1GiB.
-A flag goes before its environment variable, which goes before the default.
+A flag goes before its environment variable, which goes before the configuration file, which goes
+before the default. In the file, keys are named like flags: keep-alive = \"15s\".
 Exit codes: 0 stopped, 2 usage error, 3 this host cannot serve what was asked for.";
 
 const WHERE: &str = "Where to serve";
@@ -116,6 +239,17 @@ const REPLAY: &str = "Replay";
 const CONNECTIONS: &str = "Sizes and deadlines";
 const PROGRAM: &str = "A program behind the server";
 const OPERATION: &str = "Operation";
+
+/// What the doctor is asked.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Doctor {
+    /// Streams to be held at one time, for which to say what is missing
+    #[arg(long, value_name = "COUNT", default_value_t = limits::SESSIONS_MAX as u64, value_parser = count::<u64>)]
+    pub(crate) streams: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Args, Debug)]
 struct Serve {
@@ -277,9 +411,9 @@ struct Serve {
     child_grace: Millis,
 
     /// What running calls get to finish after SIGTERM or SIGINT
-    #[arg(long, env = "MOORLINE_SHUTDOWN_GRACE", value_name = "DURATION", help_heading = OPERATION)]
-    #[arg(default_value_t = Millis(limits::SHUTDOWN_GRACE_MS))]
-    shutdown_grace: Millis,
+    #[arg(long, env = "MOORLINE_DRAIN", value_name = "DURATION", help_heading = OPERATION)]
+    #[arg(default_value_t = Millis(limits::DRAIN_MS))]
+    drain: Millis,
     /// The least severe events that are logged, to stderr
     #[arg(long, env = "MOORLINE_LOG_LEVEL", value_name = "LEVEL", help_heading = OPERATION)]
     #[arg(default_value_t = Verbosity::Info)]
@@ -288,9 +422,15 @@ struct Serve {
     #[arg(long, env = "MOORLINE_LOG_FORMAT", value_name = "FORMAT", help_heading = OPERATION)]
     #[arg(default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// TOML file with settings [default: none]
+    #[arg(long, env = "MOORLINE_CONFIG", value_name = "FILE", help_heading = OPERATION)]
+    config: Option<PathBuf>,
     /// Print every setting with its value and where that comes from, and exit
     #[arg(long, help_heading = OPERATION)]
     print_config: bool,
+    /// See whether all settings could be served, and exit
+    #[arg(long, help_heading = OPERATION, conflicts_with = "print_config")]
+    check: bool,
 }
 
 impl Serve {
@@ -338,7 +478,7 @@ impl Serve {
             child_dir: self.child_dir.clone(),
             child_start_timeout_ms: self.child_start_timeout.0,
             child_grace_ms: self.child_grace.0,
-            shutdown_grace_ms: self.shutdown_grace.0,
+            drain_ms: self.drain.0,
             log_level: self.log_level,
             log_format: self.log_format,
         }
@@ -367,23 +507,13 @@ fn count<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, &'static str>
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use clap::Command;
     use std::collections::BTreeSet;
 
     const MACHINE: Machine = Machine { cores: 4, open_files_max: 20_000 };
 
     fn typed(args: &[&str]) -> Typed {
-        let matches = Cli::command().try_get_matches_from([&["moorline"], args].concat()).unwrap();
-        Typed::from_matches(matches).unwrap()
-    }
-
-    /// The flags that set something.
-    fn settings(command: &Command) -> Vec<&clap::Arg> {
-        let actions = ["help", "version", "print-config"];
-        command
-            .get_arguments()
-            .filter(|arg| arg.get_long().is_some_and(|long| !actions.contains(&long)))
-            .collect()
+        let words: Vec<_> = ["moorline"].iter().chain(args).map(OsString::from).collect();
+        Typed::from_words(&words).unwrap()
     }
 
     #[test]
@@ -409,7 +539,10 @@ mod tests {
     #[test]
     fn every_setting_has_help_a_heading_a_variable_and_a_default() {
         let command = Cli::command();
-        for arg in settings(&command) {
+        let is_other =
+            |arg: &&Arg| ["help", "version", "print_config", "check"].contains(&arg.get_id().as_str());
+        let typed = command.get_arguments().filter(|arg| !is_other(arg) && arg.get_id() != COMMAND);
+        for arg in typed {
             let flag = arg.get_long().unwrap();
             let help = arg.get_help().unwrap().to_string();
             assert!(arg.get_help_heading().is_some(), "{flag}");
@@ -421,9 +554,10 @@ mod tests {
     #[test]
     fn every_setting_is_printed_and_set_by_its_own_flag() {
         let command = Cli::command();
-        let flags: Vec<_> = settings(&command).into_iter().map(|arg| arg.get_long().unwrap()).collect();
+        let flags: Vec<_> = settings(&command).filter_map(Arg::get_long).collect();
         let entries: Vec<_> =
             Config::for_machine(&MACHINE).entries().into_iter().map(|(name, _)| name).collect();
+        let entries: Vec<_> = entries.into_iter().filter(|name| *name != COMMAND).collect();
         assert_eq!(flags.iter().collect::<BTreeSet<_>>(), entries.iter().collect::<BTreeSet<_>>());
 
         for flag in flags {
@@ -446,8 +580,8 @@ mod tests {
             ];
             let default = typed(&[]).config(&MACHINE).entries();
             let change = value.iter().find_map(|value| {
-                let args = ["moorline".to_owned(), format!("--{flag}={value}")];
-                let typed = Typed::from_matches(Cli::command().try_get_matches_from(args).ok()?).unwrap();
+                let words = ["moorline".into(), format!("--{flag}={value}").into()];
+                let typed = Typed::from_words(&words).ok()?;
                 let entries = typed.config(&MACHINE).entries();
                 let changed: Vec<_> = entries.into_iter().filter(|entry| !default.contains(entry)).collect();
                 (!changed.is_empty()).then_some(changed)

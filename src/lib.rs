@@ -10,6 +10,7 @@ mod admin;
 pub mod backend;
 pub mod config;
 pub mod core;
+pub mod doctor;
 pub mod limits;
 pub mod server;
 pub mod shell;

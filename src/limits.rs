@@ -73,12 +73,20 @@ pub const KEPT_BYTES_MAX: usize = 1 << 30;
 pub const REPLAY_TTL_MS: u64 = 120_000;
 /// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
+/// Messages per session whose arrival a cursor may prove after they moved to another stream; of an older one there is no
+/// proof any more, and it is sent.
+pub const MOVED_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// Resources a session or a listen stream can be subscribed to; more are refused as a JSON-RPC error.
 pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// What a session with one open stream takes of the server's memory, rounded up (`docs/performance.md`).
+pub const SESSION_BYTES: usize = 450;
+/// What the kernel takes for one open socket without data, as measured.
+pub const SOCKET_BYTES: usize = 4 * 1024;
 
 // --- Deadlines ----------------------------------------------------------------------------------
 
@@ -109,12 +117,29 @@ pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 pub const RETRY_MS: u64 = 3_000;
 /// What an orderly end waits for the peer's own close.
 pub const LINGER_MS: u64 = 2_000;
-/// What running calls get to finish after a stop signal (`--shutdown-grace`).
-pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
+/// What a stop may take (`--drain`): listener streams end over the first half of it, running calls have all of it.
+pub const DRAIN_MS: u64 = 10_000;
+/// Listener streams a shard that stops ends in a second, at least: few of them do not take the time that many need.
+pub const DRAIN_ENDS_PER_S_MIN: u64 = 1_000;
+/// The pace of a stop: streams end in groups this far apart, and shards look this often whether the others have finished.
+pub const DRAIN_STEP_MS: u64 = 20;
 /// Input dropped during an orderly end before it becomes a hard one.
 pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
 pub const RETRY_AFTER_S: u64 = 5;
+
+// --- Who gets in --------------------------------------------------------------------------------
+
+/// A bearer token; a longer one is refused before it is hashed. A JWT with many claims has 2 to 4 KiB.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// The name of a principal.
+pub const PRINCIPAL_BYTES_MAX: usize = 256;
+/// Keys tried for one token that does not say which one it was signed with.
+pub const JWT_KEYS_TRIED_MAX: usize = 4;
+/// What the clocks of an issuer and this server may differ by (`--jwt-skew`).
+pub const JWT_SKEW_MS: u64 = 60_000;
+/// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
+pub const IDLE_CREDENTIALS_MAX: usize = 4096;
 
 // --- Sockets ------------------------------------------------------------------------------------
 

@@ -2,13 +2,17 @@
 
 mod cli;
 
+use self::cli::{Doctor, Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
-    server::Server,
+    doctor::Report,
+    server::{self, Server, StartError},
 };
 use std::io::{IsTerminal as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 
@@ -16,8 +20,12 @@ use tracing::level_filters::LevelFilter;
 const EXIT_HOST: u8 = 3;
 
 fn main() -> ExitCode {
-    let typed = cli::Typed::read();
-    match start(&typed) {
+    let outcome = match cli::read() {
+        Task::Examine(doctor) => return examine(&doctor),
+        Task::Serve(typed) => start(&typed),
+        Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -26,23 +34,50 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(typed: &cli::Typed) -> Result<()> {
+fn start(typed: &Typed) -> Result<()> {
+    // Before anything else opens files.
+    let sockets = server::handed_sockets()?;
     let machine = Machine::read();
-    let config = match typed.config(&machine).validated(&machine) {
-        Err(error) if !error.is_of_host() => cli::refuse(error),
+    let mut config = typed.config(&machine);
+    if !sockets.is_empty() {
+        config.listen = server::addresses_of(&sockets).map_err(StartError::Handed)?;
+    }
+    let config = match config.validated(&machine) {
+        Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
-    if typed.wants_config_printed() {
-        return std::io::stdout().write_all(typed.describe(&config).as_bytes()).context("cannot print");
+    match typed.purpose() {
+        Purpose::Print => print(&typed.describe(&config)),
+        Purpose::Check => {
+            config.stdio(std::env::vars_os())?;
+            config.server()?;
+            print("all settings are good\n")
+        }
+        Purpose::Serve => {
+            start_log(&config);
+            run(&config, sockets)
+        }
     }
-    start_log(&config);
-    run(&config)
+}
+
+/// Says what this host can hold; the exit code says whether it can run the server.
+fn examine(doctor: &Doctor) -> ExitCode {
+    let report = Report::of_host(Path::new("/"), doctor.streams);
+    let text = if doctor.json { report.to_json() } else { report.to_string() };
+    match print(&text) {
+        Ok(()) if report.able => ExitCode::SUCCESS,
+        _ => ExitCode::from(EXIT_HOST),
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print")
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config) -> Result<()> {
+fn run(config: &Config, sockets: Vec<TcpListener>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let server = Server::bind(config.server()?)?;
+    let server = Server::bind_on(config.server()?, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }

@@ -15,10 +15,14 @@ type Line = &'static str;
 /// Runs the lines and compares what they print, and how they end, with `tests/golden/NAME`.
 #[track_caller]
 fn check(name: &str, lines: &[Line]) {
-    let actual: String = lines.iter().map(|line| transcript(line)).collect();
+    check_text(name, &lines.iter().map(|line| transcript(line)).collect::<String>());
+}
+
+#[track_caller]
+fn check_text(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("MOORLINE_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, &actual).unwrap();
+        std::fs::write(&path, actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(expected == actual, "{} differs; the command says now:\n{actual}", path.display());
@@ -128,4 +132,83 @@ fn a_host_that_cannot_do_it_is_told_apart_from_a_wrong_command() {
             "serve --child-dir /no/such/directory -- cat",
         ],
     );
+}
+
+#[test]
+fn a_file_stands_between_the_environment_and_the_default() {
+    check(
+        "config-file.txt",
+        &[
+            "MOORLINE_KEEP_ALIVE=30s --print-config --path /typed --config tests/golden/config/good.toml",
+            "MOORLINE_CONFIG=tests/golden/config/good.toml serve --check",
+            "serve --check --config tests/golden/config/wrong.toml",
+            "serve --config tests/golden/config/broken.toml",
+            "serve --config tests/golden/config/unfit.toml",
+            "MOORLINE_WRITE_TIMEOUT=10m serve --check --config tests/golden/config/unfit.toml",
+            "serve --config tests/golden/config/none.toml",
+        ],
+    );
+}
+
+#[test]
+fn a_check_finds_what_would_keep_it_from_serving() {
+    check(
+        "check.txt",
+        &[
+            "--check",
+            "serve --check --shards 0",
+            "serve --check --allow-host a --listen 0.0.0.0:0",
+            "serve --check -- no-such-program",
+            "serve --check --shards 2 --max-connections 1000",
+            "serve --check --print-config",
+        ],
+    );
+}
+
+#[test]
+fn completions_and_the_manual_say_what_the_help_says() {
+    for (arguments, name) in [
+        (&["completions", "bash"][..], "moorline.bash"),
+        (&["completions", "zsh"], "_moorline"),
+        (&["completions", "fish"], "moorline.fish"),
+        (&["man"], "moorline.1"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moorline"));
+        let output = command.arg("generate").args(arguments).env_clear().output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        // Kept where packages take them from.
+        check_text(&format!("../../packaging/generated/{name}"), &text);
+    }
+    check("generate.txt", &["generate", "generate completions tcsh"]);
+}
+
+#[test]
+fn the_doctor_says_by_its_exit_code_whether_the_server_can_run_here() {
+    check("doctor.txt", &["doctor --help", "doctor --streams some", "doctor --dance"]);
+    let examine = |open_files: &str, arguments: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        command.args([
+            "-c",
+            "ulimit -n \"$0\" && exec \"$@\"",
+            open_files,
+            env!("CARGO_BIN_EXE_moorline"),
+            "doctor",
+        ]);
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = examine("1000", &[]);
+    assert!(
+        code == 0 && text.contains("What binds first: open files.") && text.contains("LimitNOFILE="),
+        "{text}"
+    );
+    let (code, text) = examine("60", &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["able"], &report["streams"]), (3, &false.into(), &0.into()), "{text}");
+    let (code, text) = examine("1000", &["--json", "--streams", "10"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["able"], &report["wanted"]), (0, &true.into(), &10.into()), "{text}");
+    assert_eq!(report["binds_first"], "open_files");
 }

@@ -9,7 +9,9 @@
 //! A call's state takes about 170 bytes, and its progress token if it has one; its parameters stay as long as it does.
 
 use super::{asks::Asks, client::Client, host::ReadyList, model::Meta, notification, params};
-use crate::core::seam::{Call, CallKey, ClientFeatures, LogLevel, Notification, Revision, SessionKey, Tell};
+use crate::core::seam::{
+    Call, CallKey, ClientFeatures, LogLevel, Method, Notification, Principal, Revision, SessionKey, Tell,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -135,6 +137,11 @@ impl Context {
         self.call.client
     }
 
+    /// Who makes the call: whom the request's token stands for. `None` on a server that lets everybody in.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.call.principal.as_ref()
+    }
+
     /// The `_meta` of the request; empty if it has none.
     pub fn meta(&self) -> Meta {
         meta_of(self.call.params.as_deref())
@@ -236,8 +243,10 @@ impl Future for Cancelled {
 pub(super) struct CallState {
     key: CallKey,
     session: Option<SessionKey>,
+    method: Method,
     revision: Revision,
     client: ClientFeatures,
+    principal: Option<Principal>,
     params: Option<Bytes>,
     progress_token: Option<Bytes>,
     /// The last progress reported; anything is greater than the first.
@@ -253,8 +262,10 @@ impl CallState {
         CallState {
             key: call.key,
             session: call.session,
+            method: call.method.clone(),
             revision: call.revision,
             client: call.client,
+            principal: call.principal.take(),
             params: call.params.clone(),
             progress_token: call.progress_token.take(),
             progress: Cell::new(f64::NEG_INFINITY),
@@ -270,6 +281,10 @@ impl CallState {
 
     pub(super) fn session(&self) -> Option<SessionKey> {
         self.session
+    }
+
+    pub(super) fn method(&self) -> &str {
+        self.method.as_str()
     }
 
     pub(super) fn revision(&self) -> Revision {

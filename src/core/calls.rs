@@ -17,6 +17,7 @@ use super::{
     ids::EventId,
     jsonrpc::{self, Body, EnvelopeError, InitializeParams, Message, Meta, RpcError},
     queue::{self, Class},
+    recovery::Origin,
     refusals::SERVER_ERROR,
     request::{ReplyFacts, Request, SessionField},
     seam::*,
@@ -112,6 +113,9 @@ struct Incoming {
 impl Shard {
     /// A POST's body is whole: acts on its messages.
     pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &Request, body: &Bytes, now: Now) {
+        if let Err(refusal) = self.still_in(conn, now) {
+            return self.refuse(conn, &request.reply, &refusal, now);
+        }
         let parsed = jsonrpc::parse(body);
         if Era::of(&request.named, &parsed) == Era::Stateless {
             let asked = Asked { reply: &request.reply, forms: request.forms, named: &request.named, body };
@@ -232,7 +236,7 @@ impl Shard {
         let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
         let session = self
-            .begin_session(revision, asks::features(&wanted.capabilities), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -433,6 +437,7 @@ impl Shard {
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
+                    principal: self.owner_name(session),
                     param_fields: Vec::new(),
                 };
                 self.ask(Ask::Call(call));
@@ -671,7 +676,13 @@ impl Shard {
             Form::Stream(stream) => {
                 let stream = *stream;
                 let payload = Rc::new(sse::payload(&parts.concat()));
-                self.log_message(stream, queue::Message { class: Class::Response, payload }, now);
+                let message = queue::Message { class: Class::Response, payload };
+                let owner = &self.streams[stream];
+                if owner.is_doubtful() {
+                    let origin = Origin::Doubtful(owner.number);
+                    self.reply_lost(owner.session, message.clone(), origin, now);
+                }
+                self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
             }
             Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => {
@@ -715,7 +726,7 @@ impl Shard {
 
     pub(super) fn json_lost(&mut self, session: SessionSlot, json: &[u8], now: Now) {
         let message = queue::Message { class: Class::Response, payload: Rc::new(sse::payload(json)) };
-        self.reply_lost(session, message, now);
+        self.reply_lost(session, message, Origin::Nameless, now);
     }
 
     /// The reply's connection and facts, taken out: it is being answered.

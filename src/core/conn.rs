@@ -15,15 +15,15 @@ use super::{
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
-    stream::{Attachment, EndOfStream, Trust},
-    table::{ConnSlot, ExchangeSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    stream::{Attachment, Trust},
+    table::{ConnSlot, CredentialSlot, ExchangeSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 
-/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
-const ACK_CHECK_MS: u64 = 1_000;
+/// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
+pub(super) const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 /// Emptied places of input kept for reuse: most are in use for the length of one turn.
@@ -42,6 +42,8 @@ pub(super) struct Conn {
     pub(super) progress_ms: u64,
     /// A stream that ended here; what arrived of it is not known yet.
     pub(super) trailing: Option<StreamSlot>,
+    /// With what its latest request came in.
+    pub(super) credential: Option<CredentialSlot>,
     /// A JSON reply that may not have arrived yet.
     doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
@@ -141,6 +143,7 @@ impl Conn {
             written: 0,
             progress_ms: now.ms,
             trailing: None,
+            credential: None,
             doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
@@ -163,6 +166,15 @@ impl Conn {
             Comment::None | Comment::Due => 0,
         };
         self.written + (comment + self.output_bytes()) as u64
+    }
+
+    /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
+    pub(super) fn lent_offset(&self) -> u64 {
+        let comment = match self.comment {
+            Comment::Lent => sse::comment(self.transfer).len(),
+            Comment::None | Comment::Due => 0,
+        };
+        self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
     }
 
     /// The offset up to which everything has arrived, when this much of what was written has not.
@@ -314,6 +326,7 @@ impl Shard {
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }
+        self.access.release(entry.credential);
         entry
     }
 
@@ -738,17 +751,21 @@ impl Shard {
             }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
-            State::Streaming(_) if config.keep_alive_ms > 0 => config.keep_alive_ms - self.phase_ms(conn),
-            State::Exchanging(exchange)
-                if config.keep_alive_ms > 0 && self.exchanges[exchange].is_stream() =>
-            {
-                config.keep_alive_ms - self.phase_ms(conn)
+            State::Streaming(_) => return self.stream_deadline_ms(conn),
+            State::Exchanging(exchange) if self.exchanges[exchange].is_stream() => {
+                return self.stream_deadline_ms(conn);
             }
-            State::Streaming(_) | State::Waiting(_) | State::Exchanging(_) | State::Flushing(_) => {
-                return None;
-            }
+            State::Waiting(_) | State::Exchanging(_) | State::Flushing(_) => return None,
         };
         Some(entry.progress_ms + allowed_ms)
+    }
+
+    /// When a stream needs a comment, or its token ends it.
+    fn stream_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
+        let (progress_ms, keep_alive_ms) = (self.conns[conn].progress_ms, self.config.keep_alive_ms);
+        let comment_ms = (keep_alive_ms > 0).then(|| progress_ms + keep_alive_ms - self.phase_ms(conn));
+        let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
+        (deadline_ms < u64::MAX).then_some(deadline_ms)
     }
 
     /// Spreads the comments of streams that were last written together over an eighth of the interval.
@@ -790,6 +807,9 @@ impl Shard {
             }
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
+            }
+            State::Streaming(_) | State::Exchanging(_) if self.token_expires_ms(conn) <= now.ms => {
+                self.token_ended(conn, now);
             }
             State::Streaming(stream) => {
                 self.comment_due(conn, deadline_ms, now);
@@ -872,19 +892,5 @@ impl Shard {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
         self.conns[conn].trailing = Some(stream);
-    }
-
-    /// Ends everything on this connection that a stop of the server ends.
-    pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
-        match self.conns[conn].state {
-            State::Idle => self.close_conn(conn, Ending::Gone),
-            State::Streaming(stream)
-                if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
-            {
-                self.end_stream(stream, EndOfStream::Drain, now);
-            }
-            State::Exchanging(exchange) => self.drain_listen(exchange, now),
-            _ => {}
-        }
     }
 }

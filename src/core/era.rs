@@ -14,7 +14,7 @@ use super::{
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 /// The member of `_meta` that makes a request one without a session.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -45,6 +45,18 @@ pub(super) struct Fields {
     method: Option<Bytes>,
     name: Option<Bytes>,
     params: Vec<ParamField>,
+    /// For another shard to look at.
+    authorization: Option<Secret>,
+}
+
+/// A field that is never shown.
+#[derive(Clone)]
+struct Secret(Bytes);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 impl Named {
@@ -58,6 +70,11 @@ impl Named {
             true => Named::Stateless(Fields::of(version, head)),
             false => Named::Unknown(Fields::of(version, head)),
         }
+    }
+
+    /// `Authorization`, as written.
+    pub(super) fn authorization(&self) -> Option<&[u8]> {
+        self.fields()?.authorization.as_ref().map(|secret| &secret.0[..])
     }
 
     fn fields(&self) -> Option<&Fields> {
@@ -79,6 +96,7 @@ impl Fields {
             version: copy(version),
             method: head.mcp_method.map(&mut copy),
             name: head.mcp_name.map(&mut copy),
+            authorization: head.authorization.map(|field| Secret(copy(field))),
             params: head
                 .parameter_fields()
                 .map(|(name, value)| ParamField { name: copy(name), value: copy(value) })

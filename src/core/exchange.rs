@@ -122,6 +122,9 @@ impl Shard {
     /// Acts on a request that another shard has read.
     pub(super) fn dispatch_read(&mut self, conn: ConnSlot, request: &ReadRequest, now: Now) {
         let ReadRequest { reply, forms, named, body } = request;
+        if let Err(refusal) = self.let_read_in(conn, named.authorization(), now) {
+            return self.refuse(conn, reply, &refusal, now);
+        }
         let asked = Asked { reply, forms: *forms, named, body };
         self.dispatch_stateless(conn, asked, jsonrpc::parse(body), now);
     }
@@ -197,6 +200,7 @@ impl Shard {
             revision: Revision::V2026_07_28,
             client: claims.client,
             param_fields: era::param_fields(asked.named),
+            principal: self.principal_name_of_conn(conn),
         }));
         let wait_ms = self.config.request_timeout_ms;
         let wait_ms =
@@ -435,6 +439,16 @@ impl Shard {
         self.counters.calls_timed_out += 1;
         self.ask(Ask::Cancel(self.exchange_key(exchange)));
         self.answer_exchange(exchange, Err(request_timed_out()), now);
+    }
+
+    /// The token of a stream is good no longer.
+    pub(super) fn end_unauthorized(&mut self, exchange: ExchangeSlot, now: Now) {
+        if let Phase::Listening(_) = self.exchanges[exchange].phase {
+            return self.end_listen(exchange, now);
+        }
+        self.ask(Ask::Cancel(self.exchange_key(exchange)));
+        let message = "the token this request came with is good no longer".into();
+        self.answer_exchange(exchange, Err(RpcError { message, ..RpcError::internal_error() }), now);
     }
 
     /// The server stops, and does not wait for it any longer.

@@ -25,6 +25,7 @@ impl Shard {
         }
         self.check_attached();
         self.check_exchanges();
+        self.check_access();
         self.check_conns();
         self.check_posts();
         self.check_timers();

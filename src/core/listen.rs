@@ -149,10 +149,16 @@ impl Shard {
     /// The server stops: its listen streams end first.
     pub(super) fn drain_listen(&mut self, exchange: ExchangeSlot, now: Now) {
         if let Phase::Listening(_) = self.exchanges[exchange].phase {
-            self.ask(Ask::Cancel(self.exchange_key(exchange)));
-            let result = Bytes::from_static(br#"{"resultType":"complete"}"#);
-            self.close_listen(exchange, Ok(result), now);
+            self.counters.streams_drained += 1;
+            self.end_listen(exchange, now);
         }
+    }
+
+    /// The core ends a stream, and the backend hears of it.
+    pub(super) fn end_listen(&mut self, exchange: ExchangeSlot, now: Now) {
+        self.ask(Ask::Cancel(self.exchange_key(exchange)));
+        let result = Bytes::from_static(br#"{"resultType":"complete"}"#);
+        self.close_listen(exchange, Ok(result), now);
     }
 
     /// What is known of a stream beside its entry.

@@ -59,6 +59,15 @@ impl Shard {
         now: Now,
     ) -> Result<(), Refusal> {
         let wanted = self.wanted_stream(session, request.cursor)?;
+        if self.draining() && !matches!(wanted, Wanted::Request(_)) {
+            return Err(Refusal::draining());
+        }
+        if let Wanted::Request(cursor) | Wanted::FallenThrough(cursor) = wanted {
+            self.forget_named(session, cursor.stream);
+        }
+        if let Wanted::Listener(cursor) = wanted {
+            self.cursor_proves(session, cursor, now);
+        }
         self.make_place(session, wanted, now)?;
         self.touch_session(session, now);
         let stream = self.stream_for(session, wanted, now);
@@ -204,6 +213,7 @@ impl Shard {
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
+            self.forget_copies(stream);
             self.release_claims(stream, now);
         }
         if let Some(left_over) = self.release_conn(stream, now) {
@@ -278,7 +288,7 @@ impl Shard {
             .filter(|slot| *slot != stream && self.streams[*slot].attachment == Attachment::None)
             .collect();
         for orphan in orphans {
-            if self.return_unacked(orphan) {
+            if self.return_unacked(orphan, now) {
                 self.forget_if_done(orphan);
             }
         }
@@ -310,7 +320,7 @@ impl Shard {
     }
 
     /// Lower is promoted first.
-    fn reluctance(&self, stream: StreamSlot) -> u8 {
+    pub(super) fn reluctance(&self, stream: StreamSlot) -> u8 {
         let entry = &self.streams[stream];
         match (entry.standing(), entry.role) {
             (Trust::Demoted, _) => 2,
@@ -320,8 +330,7 @@ impl Shard {
     }
 
     fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
-        if let Some(conn) = self.streams[former].live_conn() {
-            self.retract_output(conn);
+        if let Some(conn) = self.retract_stream(former, now) {
             self.effects.push_back(Effect::Measure(self.conn_key(conn)));
         }
         self.demote(former);
@@ -401,16 +410,24 @@ impl Shard {
             self.best_listener(session).filter(|best| self.streams[*best].standing() != Trust::Demoted);
         let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
         let Some(heir) = primary.or(better) else { return };
-        if let Some(conn) = self.streams[stream].live_conn() {
-            self.retract_output(conn);
+        if self.retract_stream(stream, now).is_some() {
             self.demote(stream);
         }
         self.release_claims(stream, now);
-        self.return_unacked(stream);
+        self.return_unacked(stream, now);
         if primary.is_none() {
             self.counters.primaries_promoted += 1;
         }
         self.make_primary(heir, now);
+    }
+
+    /// Takes back what the kernel was not given of a stream that stays on its connection, which is returned.
+    pub(super) fn retract_stream(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
+        let conn = self.streams[stream].live_conn()?;
+        self.retract_output(conn);
+        let offset = self.conns[conn].queued_offset();
+        self.claims_retracted(stream, offset, now);
+        Some(conn)
     }
 
     /// Distrusts a stream until its peer acknowledges more than was queued for it by now.
@@ -470,24 +487,25 @@ impl Shard {
             return;
         }
         self.release_claims(stream, now);
-        if self.return_unacked(stream) {
+        if self.return_unacked(stream, now) {
             self.pump_stream(primary, now);
         }
     }
 
     /// Puts what a stream may not have delivered back at the head of the queue. False if there was nothing.
-    pub(super) fn return_unacked(&mut self, stream: StreamSlot) -> bool {
+    pub(super) fn return_unacked(&mut self, stream: StreamSlot, now: Now) -> bool {
         let entry = &self.streams[stream];
         if !entry.listens() || entry.log.is_none() {
             return false;
         }
-        let session = entry.session;
-        let messages = self.take_unacked(stream);
-        if messages.is_empty() {
+        let (session, number) = (entry.session, entry.number);
+        let events = self.take_unacked(stream);
+        if events.is_empty() {
             return false;
         }
-        self.counters.events_moved += messages.len() as u64;
-        self.queue_mut(session).push_front(messages.into_iter());
+        self.counters.events_moved += events.len() as u64;
+        self.remember_moved(session, number, &events, now);
+        self.queue_mut(session).push_front(events.into_iter().map(|event| event.message));
         true
     }
 

@@ -11,7 +11,8 @@
 //! concern, which the session's bounds cap.
 
 use super::queue::{Class, Message};
-use std::collections::VecDeque;
+use bytes::Bytes;
+use std::{collections::VecDeque, rc::Rc};
 
 #[derive(Debug)]
 pub(super) struct Event {
@@ -113,6 +114,16 @@ impl Log {
         }
     }
 
+    /// Frames behind `offset` were taken back from the attachment.
+    pub(super) fn forget_writes_behind(&mut self, offset: u64) {
+        let written = self.first_unacked()..self.first_unsent();
+        for event in self.events.range_mut(written) {
+            if matches!(event.delivery, Delivery::Written { end } if end > offset) {
+                event.delivery = Delivery::Unsent;
+            }
+        }
+    }
+
     /// What was written to an attachment that is no more counts as unsent.
     pub(super) fn forget_writes(&mut self) {
         let written = self.first_unacked()..self.first_unsent();
@@ -137,13 +148,13 @@ impl Log {
     }
 
     /// Takes out what no evidence shows to have arrived, in order, to be sent elsewhere.
-    pub(super) fn take_unacked(&mut self) -> Vec<Message> {
+    pub(super) fn take_unacked(&mut self) -> Vec<Event> {
         let mut unacked = Vec::new();
         let events = std::mem::take(&mut self.events);
         for event in events {
             match event.delivery {
                 Delivery::Acked => self.events.push_back(event),
-                Delivery::Unsent | Delivery::Written { .. } => unacked.push(event.message),
+                Delivery::Unsent | Delivery::Written { .. } => unacked.push(event),
             }
         }
         unacked
@@ -159,11 +170,12 @@ impl Log {
         self.events.front().map(|event| event.at_ms)
     }
 
-    /// Removes what was logged at or before `limit_ms`, unless it is still to be written to an attachment.
-    pub(super) fn expire(&mut self, limit_ms: u64, unsent: Unsent) -> Removed {
+    /// Removes what was logged at or before `limit_ms`, as far as there is evidence that it arrived or nobody is left to
+    /// give it.
+    pub(super) fn expire(&mut self, limit_ms: u64, unproven: Unproven) -> Removed {
         let mut removed = Removed::default();
         let is_over = |event: &Event| {
-            event.at_ms <= limit_ms && (unsent == Unsent::Expires || event.delivery != Delivery::Unsent)
+            event.at_ms <= limit_ms && (unproven == Unproven::Expires || event.delivery == Delivery::Acked)
         };
         while self.events.front().is_some_and(is_over)
             && let Some(event) = self.events.pop_front()
@@ -189,6 +201,11 @@ impl Log {
         self.events.remove(self.index_of(sequence)?)
     }
 
+    /// Removes what is not known to have arrived, by its payload.
+    pub(super) fn remove_unacked(&mut self, condemned: impl Fn(&Rc<Bytes>) -> bool) -> Removed {
+        self.remove_where(|event| event.delivery != Delivery::Acked && condemned(&event.message.payload))
+    }
+
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {
         let mut removed = Removed::default();
         self.events.retain(|event| {
@@ -202,9 +219,9 @@ impl Log {
     }
 }
 
-/// Whether expiry takes events that were not written yet.
+/// Whether expiry takes events that are not known to have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum Unproven {
     Expires,
     Stays,
 }
@@ -220,8 +237,6 @@ pub(super) enum Responses {
 mod tests {
     use super::*;
     use crate::core::queue::Signal;
-    use bytes::Bytes;
-    use std::rc::Rc;
 
     fn message(class: Class, text: &'static str) -> Message {
         Message { class, payload: Rc::new(Bytes::from_static(text.as_bytes())) }
@@ -283,10 +298,13 @@ mod tests {
 
     #[test]
     fn expiry_spares_what_an_attachment_has_still_to_get() {
-        let mut log = log(&[Class::Other, Class::Other]);
-        log.next_unsent().expect("two").delivery = Delivery::Written { end: 1 };
-        assert_eq!(log.expire(2, Unsent::Stays).events, 1);
-        assert_eq!(log.expire(2, Unsent::Expires).events, 1);
+        let mut log = log(&[Class::Other, Class::Other, Class::Other]);
+        for end in [1, 2] {
+            log.next_unsent().expect("three").delivery = Delivery::Written { end };
+        }
+        log.acknowledge(1);
+        assert_eq!(log.expire(3, Unproven::Stays).events, 1);
+        assert_eq!(log.expire(3, Unproven::Expires).events, 2);
         assert!(log.is_empty());
     }
 

@@ -8,12 +8,15 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
+mod access;
 mod asks;
+pub mod auth;
 mod calls;
 pub mod census;
 pub mod config;
 mod conn;
 pub mod counters;
+mod drain;
 mod era;
 mod exchange;
 pub mod http;
@@ -23,6 +26,7 @@ pub mod jsonrpc;
 mod listen;
 mod listener;
 mod log;
+mod moved;
 mod output;
 mod publish;
 mod queue;

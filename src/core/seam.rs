@@ -234,6 +234,31 @@ pub struct Call {
     pub client: ClientFeatures,
     /// The `Mcp-Param-*` fields of a `tools/call` of 2026-07-28, for the tool that knows which it wants.
     pub param_fields: Vec<ParamField>,
+    /// Who makes it; `None` on a server that lets everybody in.
+    pub principal: Option<Principal>,
+}
+
+/// Whom a client has proved to be: the name its token stands for. Whatever one principal begins is closed to all others.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The principal of that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Principal(name.into())
+    }
+
+    /// Its name, as in the file of tokens, or the subject of a JWT.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Principal {
+    /// Names of people stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Principal")
+    }
 }
 
 /// One `Mcp-Param-{name}` field of a request.
@@ -525,12 +550,14 @@ pub struct Publication {
 pub struct PublicationId(pub usize);
 
 /// Who a publication is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Audience {
     /// Every session, as a broadcast of the backend.
     All,
     /// This one, if it lives on the shard that is told.
     Session(SessionId),
+    /// The sessions of this principal.
+    Principal(Principal),
 }
 
 /// What became of a publication: how many sessions and listen streams it was for, and how it went for each of them.
@@ -592,6 +619,8 @@ impl Revision {
     /// Those that begin with `initialize`, oldest first.
     pub const WITH_SESSIONS: [Revision; 4] =
         [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
+    /// Those without; what a server says it supports to a client that begins with no `initialize`.
+    pub const WITHOUT_SESSIONS: [Revision; 1] = [Revision::V2026_07_28];
     /// What a client is offered whose `initialize` asks for something else.
     pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;
 

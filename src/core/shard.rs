@@ -8,11 +8,13 @@
 //! that is no more changes nothing; effects are pulled in the order they arose.
 
 use super::{
+    access::Access,
     calls::{CallEntry, Outcome, Post},
     census::Census,
     config::CoreConfig,
     conn::Conn,
     counters::Counters,
+    drain::Drain,
     exchange::Exchange,
     http::DateText,
     ids::Generations,
@@ -26,7 +28,7 @@ use super::{
     sse,
     stream::{Role, Stream},
     subscriptions::Subscriptions,
-    table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, SessionSlot, StreamSlot, Table},
+    table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
     tag::Tagged,
     wheel::{TimerId, Wheel},
 };
@@ -39,6 +41,7 @@ pub struct Shard {
     pub(super) id: ShardId,
     pub(super) config: Arc<CoreConfig>,
     pub(super) census: Arc<Census>,
+    pub(super) access: Access,
     pub(super) entropy: Box<dyn Entropy>,
     pub(super) generations: Generations,
     pub(super) wheel: Wheel<Deadline>,
@@ -65,6 +68,8 @@ pub struct Shard {
     pub(super) subscriptions: Subscriptions<SessionSlot>,
     pub(super) listen_subscriptions: Subscriptions<ExchangeSlot>,
     pub(super) drain: Option<Drain>,
+    /// When timers were last expired.
+    ticked_ms: u64,
 }
 
 /// Whose deadline a timer is.
@@ -94,6 +99,8 @@ pub(super) struct Broadcast {
     end: usize,
     /// Sessions and listen streams begun later do not get it.
     before: Generation,
+    /// Only this principal's sessions get it.
+    owner: Option<PrincipalSlot>,
     /// Who wants to know how it went, and how it goes.
     pub(super) publication: Option<PublicationId>,
     pub(super) reach: Reach,
@@ -112,14 +119,6 @@ impl Broadcast {
         let is_untold = self.walk == Walk::Sessions && self.next == 0 && self.publication.is_none();
         is_untold && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
     }
-}
-
-/// A stop under way: the next connection slot to look at, and the next session and exchange slots once all of them end.
-#[derive(Debug)]
-pub(super) struct Drain {
-    next: usize,
-    next_session: Option<usize>,
-    next_exchange: Option<usize>,
 }
 
 /// The result of [`Shard::connect`].
@@ -216,9 +215,11 @@ impl Shard {
         now: Now,
     ) -> Self {
         let (conns, sessions) = capacities(&config);
+        census.shard_began();
         Shard {
             id,
             census,
+            access: Access::new(config.auth.clone()),
             entropy,
             generations: Generations::default(),
             wheel: Wheel::new(now.ms, conns + sessions),
@@ -241,6 +242,7 @@ impl Shard {
             subscriptions: Subscriptions::default(),
             listen_subscriptions: Subscriptions::default(),
             drain: None,
+            ticked_ms: now.ms,
             config,
         }
     }
@@ -391,7 +393,7 @@ impl Shard {
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
-        self.begin_broadcast(announcement, None);
+        self.begin_broadcast(announcement, None, None);
     }
 
     /// Gives a notification from outside to those it is for; [`pump`](Self::pump) hands it out if they may be many.
@@ -400,7 +402,12 @@ impl Shard {
         self.begin_publication(publication, now);
     }
 
-    pub(super) fn begin_broadcast(&mut self, announcement: Announcement, publication: Option<PublicationId>) {
+    pub(super) fn begin_broadcast(
+        &mut self,
+        announcement: Announcement,
+        owner: Option<PrincipalSlot>,
+        publication: Option<PublicationId>,
+    ) {
         let tagged = self.tagged(&announcement);
         let message = message_of(&announcement.kind, announcement.payload);
         let (end, before) = (self.sessions.index_end(), self.generations.issue());
@@ -413,7 +420,7 @@ impl Shard {
             self.counters.messages_merged += 1;
         } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
             self.counters.broadcasts_dropped += 1;
-            self.refuse_publication(publication);
+            self.refuse_publication(owner, publication);
         } else {
             let (kind, reach) = (announcement.kind, Reach::default());
             let walk = Walk::Sessions;
@@ -425,6 +432,7 @@ impl Shard {
                 next: 0,
                 end,
                 before,
+                owner,
                 publication,
                 reach,
             });
@@ -443,26 +451,12 @@ impl Shard {
         tagged.map(Rc::new)
     }
 
-    /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
-    pub fn drain(&mut self) {
-        if self.drain.is_none() {
-            self.drain = Some(Drain { next: 0, next_session: None, next_exchange: None });
-        }
-    }
-
-    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs; so does every
-    /// request without one.
-    pub fn end_sessions(&mut self) {
-        if let Some(drain) = &mut self.drain {
-            drain.next_session.get_or_insert(0);
-            drain.next_exchange.get_or_insert(0);
-        }
-    }
-
     /// Expires due timers, looking at no more than `budget`. Call it every turn; as long as
     /// [`next_deadline_ms`](Self::next_deadline_ms) is not in the future there is more to expire.
     pub fn tick(&mut self, now: Now, budget: usize) {
         self.keep_date(now);
+        self.ticked_ms = now.ms;
+        self.advance_drain(now);
         let mut budget = budget;
         while let Some(expired) = self.wheel.pop_due(now.ms, &mut budget) {
             match expired.owner {
@@ -497,19 +491,15 @@ impl Shard {
 
     /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
-        !self.broadcasts.is_empty()
-            || self.drain.as_ref().is_some_and(|drain| {
-                drain.next < self.conns.index_end()
-                    || drain.next_session.is_some_and(|next| next < self.sessions.index_end())
-                    || drain.next_exchange.is_some_and(|next| next < self.exchanges.index_end())
-            })
+        !self.broadcasts.is_empty() || self.is_sweeping() || self.drain_is_due()
     }
 
-    /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions,
-    /// listen streams or connections.
+    /// Goes on with broadcasts, with a drain, and with what new rules of admission end: looks at no more than
+    /// `budget` sessions, listen streams or connections.
     pub fn pump(&mut self, budget: usize, now: Now) {
         let mut budget = budget;
         self.pump_drain(&mut budget, now);
+        self.pump_sweep(&mut budget, now);
         while budget > 0 && !self.broadcasts.is_empty() {
             self.pump_broadcast(&mut budget, now);
         }
@@ -556,13 +546,8 @@ impl Shard {
 
     /// The earliest deadline in milliseconds of [`Now::ms`], or `None` when no timer is armed.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        self.wheel.next_deadline_ms()
-    }
-
-    /// Whether a drain is complete: everything looked at, no call in flight, nothing left to write.
-    pub fn is_drained(&self) -> bool {
-        let is_idle = self.calls.is_empty() && self.exchanges.is_empty() && self.with_output.is_empty();
-        self.draining() && !self.has_broadcasts() && is_idle
+        let drain = self.drain_deadline_ms(self.ticked_ms);
+        [self.wheel.next_deadline_ms(), drain].into_iter().flatten().min()
     }
 
     /// This shard's index.
@@ -600,10 +585,6 @@ impl Shard {
     }
 
     // --- For the modules beside ----------------------------------------------------------------
-
-    pub(super) fn draining(&self) -> bool {
-        self.drain.is_some()
-    }
 
     pub(super) fn ask(&mut self, ask: Ask) {
         self.effects.push_back(Effect::Ask(ask));
@@ -709,7 +690,8 @@ impl Shard {
     fn broadcast_to_session(&mut self, index: usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front() else { return };
         let Some((slot, session)) = self.sessions.at(index) else { return };
-        if session.is_older_than(broadcast.before) {
+        let owner = broadcast.owner;
+        if session.is_older_than(broadcast.before) && (owner.is_none() || session.owner == owner) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
             let fate = self.notify_session(slot, &kind, message, now);
             self.count_broadcast(Of::Session, fate);
@@ -717,53 +699,16 @@ impl Shard {
     }
 
     fn broadcast_to_listen(&mut self, index: usize, now: Now) {
-        let Some(Broadcast { kind, tagged: Some(tagged), before, .. }) = self.broadcasts.front() else {
+        let Some(Broadcast { kind, tagged: Some(tagged), before, owner, .. }) = self.broadcasts.front()
+        else {
             return;
         };
         let Some((slot, exchange)) = self.exchanges.at(index) else { return };
-        if exchange.is_older_than(*before) {
+        let is_for = owner.is_none() || self.principal_of_conn(exchange.conn) == *owner;
+        if exchange.is_older_than(*before) && is_for {
             let (kind, message) = (kind.clone(), Rc::clone(tagged));
             if let Some(fate) = self.give_listen(slot, &kind, &message, now) {
                 self.count_broadcast(Of::Listen, fate);
-            }
-        }
-    }
-
-    fn pump_drain(&mut self, budget: &mut usize, now: Now) {
-        let end = self.conns.index_end();
-        while *budget > 0
-            && let Some(drain) = &mut self.drain
-            && drain.next < end
-        {
-            let index = drain.next;
-            drain.next += 1;
-            *budget -= 1;
-            if let Some((conn, _)) = self.conns.at(index) {
-                self.drain_conn(conn, now);
-            }
-        }
-        let end = self.sessions.index_end();
-        while *budget > 0
-            && let Some(Drain { next_session: Some(next), .. }) = &mut self.drain
-            && *next < end
-        {
-            let index = *next;
-            *next += 1;
-            *budget -= 1;
-            if let Some((session, _)) = self.sessions.at(index) {
-                self.end_session(session, SessionEnd::Stopped, now);
-            }
-        }
-        let end = self.exchanges.index_end();
-        while *budget > 0
-            && let Some(Drain { next_exchange: Some(next), .. }) = &mut self.drain
-            && *next < end
-        {
-            let index = *next;
-            *next += 1;
-            *budget -= 1;
-            if let Some((exchange, _)) = self.exchanges.at(index) {
-                self.stop_exchange(exchange, now);
             }
         }
     }

@@ -504,7 +504,7 @@ fn a_server_that_stops_finishes_what_runs_and_takes_nothing_new() {
     // A request is half way in when the stop comes.
     let text = tool_call("3");
     world.send(clients[2], &text[..50]);
-    world.shards[0].drain();
+    world.drain(0);
     world.settle();
     assert!(!world.shards[0].is_drained());
     world.send(clients[2], &text[50..]);
@@ -525,7 +525,7 @@ fn a_server_that_stops_does_not_wait_for_ever() {
     let (shard, undecided) = world.begin_exchange(client, &tool_call("1"));
     let (_, streaming) = world.begin_exchange(streamer, &tool_call("2"));
     world.progress(shard, streaming.key, 1);
-    world.shards[0].drain();
+    world.drain(0);
     world.settle();
     world.pump_budget = 1;
     world.shards[0].end_sessions();

@@ -438,7 +438,7 @@ fn a_server_that_stops_ends_its_listen_streams_first() {
         world.begin_exchange(client, &listen("8", "{}"))
     };
     world.pump_budget = 2;
-    world.shards[0].drain();
+    world.drain(0);
     world.settle();
     for (n, (stream, key, _)) in streams.iter().enumerate() {
         let said = messages(&world.events_of_ended(*stream));

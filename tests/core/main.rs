@@ -5,6 +5,7 @@
 mod world;
 
 mod asks;
+mod auth;
 mod bounds;
 mod broadcast;
 mod election_model;
@@ -12,6 +13,7 @@ mod era;
 mod exchanges;
 mod first_steps;
 mod http;
+mod jwt;
 mod keep_alive;
 mod listeners;
 mod listens;
@@ -22,4 +24,5 @@ mod recovery;
 mod replay;
 mod sessions;
 mod shards;
+mod stop;
 mod subscriptions;

@@ -15,6 +15,7 @@
 pub mod ask;
 pub mod client;
 pub mod http;
+pub mod issuer;
 pub mod stateless;
 
 use bytes::Bytes;
@@ -251,6 +252,15 @@ impl World {
     pub fn session_of(&self, client: ClientId) -> (usize, SessionKey) {
         let (shard, session) = self.clients[client.0].backend_session.expect("the client initialized");
         (shard, session)
+    }
+
+    // --- Stopping --------------------------------------------------------------------------------
+
+    /// Every shard starts to stop, and ends its listener streams within `spread_ms`.
+    pub fn drain(&mut self, spread_ms: u64) {
+        for shard in &mut self.shards {
+            shard.drain(spread_ms, self.now);
+        }
     }
 
     // --- Running ---------------------------------------------------------------------------------

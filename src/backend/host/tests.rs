@@ -5,7 +5,11 @@ use super::super::{ServerInfo, notification, service};
 use super::*;
 use crate::core::seam::{ClientFeatures, LogLevel, NotificationKind, Notified, Revision};
 use serde_json::json;
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    task::Poll,
+    time::Duration,
+};
 use tokio::sync::oneshot;
 
 /// A service whose handlers do what the method says.
@@ -87,7 +91,7 @@ impl Service for Puppet {
                 context.unless_cancelled(std::future::pending::<()>()).await;
                 Ok(Reply::empty())
             }
-            _ => Err(service::method_not_found(&request)),
+            _ => Err(service::method_not_found(&request.method)),
         }
     }
 
@@ -252,6 +256,7 @@ fn the_end_of_a_session_cancels_its_calls_and_no_others() {
         revision: Revision::NEWEST_WITH_SESSIONS,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     }));
     rig.ask(Ask::SessionEnded(session(0)));
     rig.poll();
@@ -297,6 +302,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     };
     let is_progress =
         |tell: &Tell| matches!(tell, Tell::Notify(_, n) if n.kind == NotificationKind::Progress);
@@ -312,6 +318,7 @@ fn progress_without_a_token_is_nothing_and_old_clients_get_no_message() {
         revision: Revision::V2024_11_05,
         client: ClientFeatures::default(),
         param_fields: Vec::new(),
+        principal: None,
     };
     rig.ask(Ask::Call(request));
     let told = rig.take();
