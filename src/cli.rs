@@ -147,7 +147,8 @@ impl Typed {
         refuse(self.with_sources(reason))
     }
 
-    fn with_sources(&self, reason: impl std::fmt::Display) -> String {
+    /// A reason with the source of each value it names, unless that was typed.
+    pub(crate) fn with_sources(&self, reason: impl std::fmt::Display) -> String {
         let mut text = reason.to_string();
         let command = Cli::command();
         let names = |flag: &str| {

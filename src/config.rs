@@ -7,7 +7,7 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
-pub use self::program::ProgramError;
+pub use self::{program::ProgramError, reload::Changes};
 use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
     core::{
@@ -33,6 +33,7 @@ use std::{
 use thiserror::Error;
 
 mod program;
+mod reload;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
 #[derive(Clone, Debug, PartialEq, Eq)]

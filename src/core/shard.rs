@@ -379,6 +379,14 @@ impl Shard {
         }
     }
 
+    /// Goes on with other settings. What is looked at each time it matters follows at once; deadlines that are set stay as
+    /// they are. The number of shards, the endpoint and keep-alives have to be the same.
+    pub fn reconfigure(&mut self, config: Arc<CoreConfig>) {
+        assert_eq!(config.shards, self.config.shards, "session ids name the shards that were there");
+        assert_eq!(config.keep_alive_ms, self.config.keep_alive_ms, "streams without timers would get none");
+        self.config = config;
+    }
+
     /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
     pub fn drain(&mut self) {
         if self.drain.is_none() {

@@ -9,11 +9,15 @@
 //!
 //! O(1).
 
+use crate::core::config::CoreConfig;
 use std::{
     fs::File,
     io::{self, Read, Write},
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
 };
 
 /// What the process wants of its shards. It only ever advances.
@@ -36,6 +40,10 @@ pub(crate) struct Doorbell {
     called: AtomicU64,
     /// The last call that the shard answered.
     answered: AtomicU64,
+    /// Whether there are settings in `settings`.
+    has_settings: AtomicBool,
+    /// The latest settings, until the shard takes them. Locked when there are some, never otherwise.
+    settings: Mutex<Option<Arc<CoreConfig>>>,
 }
 
 impl Doorbell {
@@ -52,6 +60,8 @@ impl Doorbell {
             phase: AtomicU8::new(Phase::Run as u8),
             called: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            has_settings: AtomicBool::new(false),
+            settings: Mutex::new(None),
         })
     }
 
@@ -87,6 +97,21 @@ impl Doorbell {
             1 => Phase::Drain,
             _ => Phase::Stop,
         }
+    }
+
+    /// Leaves new settings for the shard, in the place of those it has not taken, and wakes it.
+    pub(crate) fn leave_settings(&self, settings: Arc<CoreConfig>) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+        self.has_settings.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Settings that were left since the last call.
+    pub(crate) fn take_settings(&self) -> Option<Arc<CoreConfig>> {
+        if !self.has_settings.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     // --- The roll ---------------------------------------------------------------------------------

@@ -248,6 +248,9 @@ impl<B: Backend> Driver<B> {
         while let Poll::Ready(Ok(mut guard)) = self.bell.poll_read_ready(cx) {
             guard.get_inner().clear();
             guard.get_inner().answer();
+            if let Some(settings) = guard.get_inner().take_settings() {
+                self.core.reconfigure(settings);
+            }
             guard.clear_ready();
             self.has_mail = Left::Something;
         }

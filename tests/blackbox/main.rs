@@ -14,6 +14,7 @@ mod hostile_attacks;
 mod http;
 mod keep_alive;
 mod reconnects;
+mod reload;
 mod replies;
 mod server;
 mod session;
