@@ -7,11 +7,11 @@
 use crate::{
     admin::{self, AllListen},
     core::{ShardId, census::Census, config::CoreConfig},
-    limits::{RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX, SHUTDOWN_GRACE_MS},
+    limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
         doorbell::{Doorbell, Phase},
-        driver::{self, Parts},
+        driver::{self, Farewell, Parts},
         files,
         listen::{self, Bound},
         mailbox::{self, Mailbox},
@@ -40,7 +40,7 @@ pub struct ServerConfig {
     /// Submission queue entries of each ring, a power of two.
     pub ring_entries: u32,
     /// How long running calls may take to finish after [`ShutdownHandle::drain`].
-    pub shutdown_grace: Duration,
+    pub drain: Duration,
     /// Processes the backend may have besides this one: each needs a few descriptors.
     pub children_max: usize,
     /// Who handles SIGTERM and SIGINT.
@@ -67,7 +67,7 @@ impl ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             admin_listen: None,
             ring_entries: RING_ENTRIES,
-            shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
+            drain: Duration::from_millis(DRAIN_MS),
             children_max: 0,
             signals: Signals::Left,
             core,
@@ -219,7 +219,7 @@ pub struct ShutdownHandle {
 
 impl ShutdownHandle {
     /// Accepts nobody from now on and ends when running calls have finished, at the latest after
-    /// [`ServerConfig::shutdown_grace`]. [`Server::run`] returns then.
+    /// [`ServerConfig::drain`]. [`Server::run`] returns then.
     pub fn drain(&self) {
         self.advance(Phase::Drain);
     }
@@ -354,7 +354,7 @@ impl Server {
                 mailbox,
                 census: census.clone(),
                 ring_entries: config.ring_entries,
-                grace: config.shutdown_grace,
+                grace: config.drain,
             };
             match start_shard(parts, make_backend.clone(), ready.clone(), shutdown.clone()) {
                 Ok(thread) => threads.push((id, thread)),
@@ -375,7 +375,14 @@ impl Server {
                 _watchdog = supervisor::watchdog(shutdown.doorbells.clone());
             }
         }
-        join_all(threads)
+        let farewell = join_all(threads)?;
+        tracing::info!(
+            streams_ended = farewell.streams,
+            sessions_ended = farewell.sessions,
+            calls_cut = farewell.calls_cut,
+            "stopped"
+        );
+        Ok(())
     }
 }
 
@@ -496,7 +503,7 @@ fn host(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |error| StartError::Host { what, error }
 }
 
-type Shard = JoinHandle<io::Result<()>>;
+type Shard = JoinHandle<io::Result<Farewell>>;
 
 fn start_shard<B, F>(
     parts: Parts,
@@ -525,11 +532,12 @@ where
 }
 
 /// Waits for all shards; the first failure is the outcome.
-fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<(), RunError> {
-    let mut outcome = Ok(());
+fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<Farewell, RunError> {
+    let mut outcome = Ok(Farewell::default());
     for (shard, thread) in threads {
         let ended = thread.join().expect("a panic of a shard ends the process");
-        outcome = outcome.and(ended.map_err(|error| RunError::Shard { shard, error }));
+        let ended = ended.map_err(|error| RunError::Shard { shard, error });
+        outcome = outcome.and_then(|farewell| Ok(farewell.plus(ended?)));
     }
     outcome
 }

@@ -6,6 +6,7 @@
 //! `MOORLINE_TEST_QUIET_MS` lengthens.
 
 mod admin;
+mod departures;
 mod event_source;
 mod events;
 mod failover;
@@ -24,6 +25,7 @@ mod stop;
 mod supervisor;
 mod wire;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 /// How long anything expected may take before the test has failed.
@@ -59,6 +61,12 @@ macro_rules! on_every_shard_count {
     )*};
 }
 use on_every_shard_count;
+
+/// Lets this process open as many files as the machine lets it.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("up to the hard limit");
+}
 
 /// Waits until `condition` holds.
 ///
