@@ -42,6 +42,7 @@ reloadable! {
     "body-timeout" body_timeout_ms,
     "idle-timeout" idle_timeout_ms,
     "write-timeout" write_timeout_ms,
+    "access-log-sample" access_log_sample,
     "log-level" log_level,
 }
 
@@ -69,7 +70,10 @@ impl Config {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::config::{Machine, Verbosity};
+    use crate::{
+        config::{Machine, Verbosity},
+        units::Fraction,
+    };
 
     const MACHINE: Machine = Machine { cores: 4, open_files_max: 20_000 };
 
@@ -110,6 +114,7 @@ mod tests {
             body_timeout_ms: 7,
             idle_timeout_ms: 7,
             write_timeout_ms: 7,
+            access_log_sample: Fraction(7),
             log_level: Verbosity::Off,
             ..running.clone()
         };

@@ -9,6 +9,7 @@
 //! and a live attachment name each other, as do `trailing` and an ending one.
 
 use super::{
+    access::AccessEnd,
     http::{Persistence, Refusal, ReplyHead, Version},
     output::{Boundary, Output},
     request::{ReplyFacts, Request},
@@ -301,6 +302,7 @@ impl Shard {
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
         );
+        self.note_end(conn, AccessEnd::Cut, now);
         self.remove_conn(conn);
         self.census.leave_connection();
     }
@@ -465,6 +467,11 @@ impl Shard {
                 entry.progress_ms = now.ms;
             }
         }
+    }
+
+    /// Bytes of this connection that the kernel has taken.
+    pub(super) fn written_bytes(&self, conn: ConnSlot) -> u64 {
+        self.conns[conn].written
     }
 
     /// A head is complete, and so everything written before has arrived: the client reads replies in order.
@@ -635,6 +642,7 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
+        self.note_end(conn, AccessEnd::Whole, now);
         let entry = &self.conns[conn];
         let close =
             afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
@@ -672,6 +680,7 @@ impl Shard {
         head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
+        self.note_status(conn, head.status);
         let out = out.freeze();
         self.conns[conn].persistence = head.exchange.persistence;
         self.queue_bytes(conn, out.clone(), now);
@@ -682,6 +691,7 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
+        self.note_status(conn, refusal.status);
         let mut exchange = facts.exchange(&self.date);
         exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();

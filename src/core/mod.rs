@@ -8,6 +8,7 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod asks;
 mod calls;
 pub mod census;

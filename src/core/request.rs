@@ -152,6 +152,7 @@ impl Shard {
             }
         };
         self.head_arrived(conn, now);
+        self.note_request(conn, head.method, head.target, now);
         let cors = match self.config.policy.check(&head) {
             Ok(cors) => cors,
             Err(refusal) => {
@@ -279,6 +280,7 @@ impl Shard {
         self.conn_mut(conn).state = State::Moving;
         // It is counted where it is answered.
         self.counters.requests -= 1;
+        self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
         self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes: BytesMut::new(), refusal }));
     }

@@ -8,6 +8,7 @@
 //! that is no more changes nothing; effects are pulled in the order they arose.
 
 use super::{
+    access::AccessLog,
     calls::{CallEntry, Outcome, Post},
     census::Census,
     config::CoreConfig,
@@ -44,6 +45,7 @@ pub struct Shard {
     pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
+    pub(super) access: AccessLog,
     pub(super) counters: Counters,
     pub(super) date: DateText,
     date_unix_s: u64,
@@ -191,6 +193,7 @@ impl Shard {
             attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
+            access: AccessLog::default(),
             counters: Counters::default(),
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,

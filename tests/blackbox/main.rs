@@ -14,6 +14,7 @@ mod hostile;
 mod hostile_attacks;
 mod http;
 mod keep_alive;
+mod logs;
 mod reconnects;
 mod reload;
 mod replies;
