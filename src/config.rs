@@ -373,6 +373,7 @@ impl Config {
         CoreConfig {
             shards: self.shards,
             policy,
+            auth: None,
             keep_alive_ms: self.keep_alive_ms,
             listener_policy: self.listener_policy.into(),
             response_mode: self.response_mode.into(),

@@ -70,6 +70,9 @@ pub const KEPT_BYTES_MAX: usize = 1 << 30;
 pub const REPLAY_TTL_MS: u64 = 120_000;
 /// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
+/// Messages per session whose arrival a cursor may prove after they moved to another stream; of an older one there is no
+/// proof any more, and it is sent.
+pub const MOVED_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
@@ -121,6 +124,19 @@ pub const DRAIN_STEP_MS: u64 = 20;
 pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.
 pub const RETRY_AFTER_S: u64 = 5;
+
+// --- Who gets in --------------------------------------------------------------------------------
+
+/// A bearer token; a longer one is refused before it is hashed. A JWT with many claims has 2 to 4 KiB.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// The name of a principal.
+pub const PRINCIPAL_BYTES_MAX: usize = 256;
+/// Keys tried for one token that does not say which one it was signed with.
+pub const JWT_KEYS_TRIED_MAX: usize = 4;
+/// What the clocks of an issuer and this server may differ by (`--jwt-skew`).
+pub const JWT_SKEW_MS: u64 = 60_000;
+/// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
+pub const IDLE_CREDENTIALS_MAX: usize = 4096;
 
 // --- Sockets ------------------------------------------------------------------------------------
 

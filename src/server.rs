@@ -6,7 +6,7 @@
 
 use crate::{
     admin::{self, AllListen},
-    core::{ShardId, census::Census, config::CoreConfig},
+    core::{ShardId, auth::Authenticator, census::Census, config::CoreConfig},
     limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
@@ -217,6 +217,22 @@ pub struct ShutdownHandle {
     doorbells: Vec<Arc<Doorbell>>,
 }
 
+/// Puts new rules of who gets in into force, from any thread.
+#[derive(Clone, Debug)]
+pub struct RulesHandle {
+    doorbells: Vec<Arc<Doorbell>>,
+}
+
+impl RulesHandle {
+    /// Every shard takes `rules` within a turn: refuses from then on what they refuse, and ends, some per turn, the streams
+    /// and sessions that they would not have let begin.
+    pub fn replace(&self, rules: &Arc<Authenticator>) {
+        for doorbell in &self.doorbells {
+            doorbell.leave_rules(rules.clone());
+        }
+    }
+}
+
 impl ShutdownHandle {
     /// Accepts nobody from now on and ends when running calls have finished, at the latest after
     /// [`ServerConfig::drain`]. [`Server::run`] returns then.
@@ -311,6 +327,13 @@ impl Server {
         self.shutdown.clone()
     }
 
+    /// A handle that replaces [`CoreConfig::auth`]; `None` if there are no rules to replace: whether anybody has to prove
+    /// who they are cannot change while the server runs.
+    pub fn rules_handle(&self) -> Option<RulesHandle> {
+        let doorbells = self.shutdown.doorbells.clone();
+        self.config.core.auth.is_some().then_some(RulesHandle { doorbells })
+    }
+
     /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.
     /// Prints `listening on http://ADDR:PORT/PATH` to stderr for each address once every shard accepts.
     ///
@@ -334,8 +357,12 @@ impl Server {
         let _admin = match admin {
             Some((socket, address)) => {
                 let outside = mailbox::outside(&mut mailboxes);
-                let bytes_max = config.core.message_bytes_max;
-                let admin = admin::start(socket, outside, all_listen.clone(), bytes_max);
+                let owners = match config.core.auth {
+                    Some(_) => admin::Owners::Principals,
+                    None => admin::Owners::Nobody,
+                };
+                let terms = admin::Terms { message_bytes_max: config.core.message_bytes_max, owners };
+                let admin = admin::start(socket, outside, all_listen.clone(), terms);
                 let admin = admin.map_err(host("the admin listener's thread"))?;
                 eprintln!("administration on http://{address}/");
                 Some(admin)

@@ -3,7 +3,7 @@
 //! Owns the sending ends. Invariants: a publication is sent to all the shards it is for or to none; its place is taken
 //! until the shards have come by their sessions, whether or not its publisher still waits.
 
-use super::AllListen;
+use super::{AllListen, Terms};
 use crate::{
     core::{Announcement, Audience, Reach, ShardId},
     limits::{LIVE_STREAMS_MAX, PUBLICATION_TIMEOUT_MS, PUBLICATIONS_MAX, STATISTICS_TIMEOUT_MS},
@@ -30,8 +30,8 @@ pub(super) struct Desk {
     all_listen: AllListen,
     publications: Arc<Semaphore>,
     live: Arc<Semaphore>,
-    /// Larger messages are not published.
-    pub(super) message_bytes_max: usize,
+    /// What may be published.
+    pub(super) terms: Terms,
     /// When the server started.
     pub(super) started: Instant,
 }
@@ -64,13 +64,13 @@ pub(super) struct Outcome {
 pub(super) struct Full;
 
 impl Desk {
-    pub(super) fn new(outside: Outside, all_listen: AllListen, message_bytes_max: usize) -> Self {
+    pub(super) fn new(outside: Outside, all_listen: AllListen, terms: Terms) -> Self {
         Desk {
             outside: RefCell::new(outside),
             all_listen,
             publications: Arc::new(Semaphore::new(PUBLICATIONS_MAX)),
             live: Arc::new(Semaphore::new(LIVE_STREAMS_MAX)),
-            message_bytes_max,
+            terms,
             started: Instant::now(),
         }
     }
@@ -120,8 +120,8 @@ impl Desk {
         announcement: &Announcement,
     ) -> Result<Vec<oneshot::Receiver<Reach>>, Full> {
         let mut outside = self.outside.borrow_mut();
-        let is_for = |shard: &ShardId| match audience {
-            Audience::All => true,
+        let is_for = |shard: &ShardId| match &audience {
+            Audience::All | Audience::Principal(_) => true,
             Audience::Session(session) => session.shard == *shard,
         };
         let shards: Vec<_> = outside.shards().filter(is_for).collect();
@@ -130,7 +130,7 @@ impl Desk {
         }
         let send = |shard| {
             let (reply, report) = oneshot::channel();
-            let letter = Letter { audience, announcement: announcement.clone(), reply };
+            let letter = Letter { audience: audience.clone(), announcement: announcement.clone(), reply };
             let sent = outside.send(shard, Mail::Publication(letter));
             debug_assert!(sent.is_ok(), "there was room");
             report

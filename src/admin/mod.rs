@@ -78,6 +78,24 @@ impl AllListen {
     }
 }
 
+/// What may be published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Larger messages are not.
+    pub(crate) message_bytes_max: usize,
+    /// Whether a principal can be named.
+    pub(crate) owners: Owners,
+}
+
+/// Who owns sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// Nobody: everybody is let in.
+    Nobody,
+    /// Whoever has proved to be somebody.
+    Principals,
+}
+
 /// The thread that serves it. Ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Admin {
@@ -96,7 +114,7 @@ impl Drop for Admin {
     }
 }
 
-/// Starts to serve `socket`. A message of more than `message_bytes_max` bytes is not published.
+/// Starts to serve `socket`.
 ///
 /// # Errors
 /// If the host refuses a thread or an event queue.
@@ -104,13 +122,13 @@ pub(crate) fn start(
     socket: Socket,
     outside: Outside,
     all_listen: AllListen,
-    message_bytes_max: usize,
+    terms: Terms,
 ) -> io::Result<Admin> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = thread::Builder::new().name("moorline-admin".into()).spawn(move || {
         let serve = async move {
-            let desk = Rc::new(Desk::new(outside, all_listen, message_bytes_max));
+            let desk = Rc::new(Desk::new(outside, all_listen, terms));
             match tokio::net::TcpListener::from_std(socket.0) {
                 Ok(listener) => connections::accept(listener, desk).await,
                 Err(error) => tracing::error!(%error, "the admin listener cannot be served"),

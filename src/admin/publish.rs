@@ -2,6 +2,7 @@
 //!
 //! ```json
 //! {"to": "all", "method": "notifications/tools/list_changed"}
+//! {"to": {"principal": "alice"}, "method": "notifications/prompts/list_changed"}
 //! {"to": {"session": "…"}, "method": "notifications/message", "params": {"level": "info", "data": "hello"}}
 //! ```
 //!
@@ -12,11 +13,14 @@
 //! [`PUBLICATIONS_MAX`]: crate::limits::PUBLICATIONS_MAX
 
 use super::{
+    Owners,
     answer::{self, Body, Fault},
     desk::{Desk, Outcome, Readiness},
 };
 use crate::{
-    core::{Announcement, Audience, LogLevel, NotificationKind, Reach, ids::SessionId, jsonrpc, sse},
+    core::{
+        Announcement, Audience, LogLevel, NotificationKind, Principal, Reach, ids::SessionId, jsonrpc, sse,
+    },
     limits::{METHOD_BYTES_MAX, PUBLICATION_BODY_TIMEOUT_MS},
 };
 use bytes::Bytes;
@@ -35,12 +39,13 @@ pub(super) async fn answer(request: Request<Incoming>, desk: &Rc<Desk>) -> Resul
     }
     let busy = || Fault::unavailable("as many publications as may be are under way");
     let place = desk.place_for_publication().ok_or_else(busy)?;
-    let body = body_of(request, desk.message_bytes_max).await?;
-    let (audience, announcement) = parse(&body, desk.message_bytes_max)?;
+    let body = body_of(request, desk.terms.message_bytes_max).await?;
+    let (audience, announcement) = parse(&body, desk.terms.message_bytes_max)?;
     drop(body);
+    check_owners(audience.as_ref(), desk.terms.owners)?;
     let Some(audience) = audience else { return Ok(no_such_session()) };
-    let outcome = desk.publish(place, audience, announcement).await.map_err(|_full| busy())?;
-    Ok(report(audience, outcome))
+    let outcome = desk.publish(place, audience.clone(), announcement).await.map_err(|_full| busy())?;
+    Ok(report(&audience, outcome))
 }
 
 /// Also what keeps other web pages out: see [`guard`](super::guard).
@@ -84,7 +89,7 @@ struct Document<'a> {
 enum To {
     All,
     Session(String),
-    Principal(IgnoredAny),
+    Principal(String),
 }
 
 /// Who it is for, `None` being a session that cannot exist, and what they get.
@@ -126,10 +131,17 @@ fn audience_of(to: To) -> Result<Option<Audience>, Fault> {
     match to {
         To::All => Ok(Some(Audience::All)),
         To::Session(id) => Ok(SessionId::parse(id.as_bytes()).map(Audience::Session)),
-        To::Principal(_) => {
+        To::Principal(name) => Ok(Some(Audience::Principal(Principal::new(name)))),
+    }
+}
+
+fn check_owners(audience: Option<&Audience>, owners: Owners) -> Result<(), Fault> {
+    match (audience, owners) {
+        (Some(Audience::Principal(_)), Owners::Nobody) => {
             let error = "sessions have no owners on this server, so there is no principal to publish to";
             Err(Fault::field("to.principal", error))
         }
+        _ => Ok(()),
     }
 }
 
@@ -232,7 +244,7 @@ impl From<Reach> for Report {
     }
 }
 
-fn report(audience: Audience, outcome: Outcome) -> Response<Body> {
+fn report(audience: &Audience, outcome: Outcome) -> Response<Body> {
     let Outcome { reach, silent } = outcome;
     if silent > 0 {
         let error = format!("{silent} shards had not finished in time; the counts are those of the others");
@@ -240,7 +252,9 @@ fn report(audience: Audience, outcome: Outcome) -> Response<Body> {
     }
     match audience {
         Audience::Session(_) if reach.sessions == 0 => no_such_session(),
-        Audience::Session(_) | Audience::All => answer::json(StatusCode::OK, &Report::from(reach)),
+        Audience::Session(_) | Audience::All | Audience::Principal(_) => {
+            answer::json(StatusCode::OK, &Report::from(reach))
+        }
     }
 }
 
@@ -298,7 +312,7 @@ mod tests {
             (r#"{"to":"all"}"#, "method"),
             (r#"{"to":"some","method":"notifications/x"}"#, "to"),
             (r#"{"to":{"session":1},"method":"notifications/x"}"#, "to.session"),
-            (r#"{"to":{"principal":"a"},"method":"notifications/x"}"#, "to.principal"),
+            (r#"{"to":{"principal":1},"method":"notifications/x"}"#, "to.principal"),
             (r#"{"to":"all","method":7}"#, "method"),
             (r#"{"to":"all","method":"tools/list"}"#, "method"),
             (r#"{"to":"all","method":"notifications/"}"#, "method"),

@@ -1,151 +1,463 @@
-//! The access log: which requests are noted, and what is said of each.
+//! What one shard knows of who is at its connections: verified tokens, the principals they stand for, and how both end.
 //!
-//! Owns the notes of sampled requests until they are over. Must never hold what identifies a client or what it says: no
-//! session id, no token, no path but the endpoint's, no payload.
+//! Owns the snapshot of the rules in force, a table of credentials (one per token that was verified) and one of principals
+//! (one per name). Connections and sessions hold 4 bytes each; a credential takes about 200 bytes with its indices and
+//! its principal, however many connections use it. On a server that lets everybody in all of it is empty, and nothing is
+//! looked up.
 //!
-//! Which requests are noted is decided by counting, not by chance: of a rate of 0.01 it is every hundredth of a shard. While
-//! it is off a request costs one comparison and no memory; while it is on, a note per sampled request that runs, and one
-//! look into a map per reply.
+//! Invariants: a credential lives while connections hold it, and a bounded number beyond that; a principal lives while
+//! credentials or sessions hold it, so equal slots are equal principals; whatever was verified under earlier rules is
+//! looked at again before it counts. Verified tokens are found by their SHA-256: nobody can insert what was not good.
 
 use super::{
-    http::{Method, head::Target, status::Status},
-    seam::Now,
+    auth::{self, Authenticator, Denial, Digest, Voucher},
+    conn::State,
+    http::{Content, Head, Method, Refusal, ReplyHead, Status, Target, refusal::ALLOW_READ},
+    request::{ReplyFacts, SessionField},
+    seam::*,
+    session::SessionEnd,
     shard::Shard,
-    table::{ConnSlot, Slot as _},
+    stream::EndOfStream,
+    table::{ConnSlot, CredentialSlot, PrincipalSlot, SessionSlot, Table},
 };
-use crate::limits::ACCESS_NOTES_MAX;
-use std::collections::{BTreeMap, VecDeque};
+use crate::limits::IDLE_CREDENTIALS_MAX;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
+};
 
-/// A request that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// What it asked for.
-    pub method: Method,
-    /// Of what.
-    pub target: Resource,
-    /// The reply's status; `None` if the connection ended before there was one.
-    pub status: Option<u16>,
-    /// From the end of its head to the end of its reply, as far as the kernel has taken it.
-    pub duration_ms: u64,
-    /// Bytes of the reply that the kernel has taken, heads and framing included.
-    pub bytes: u64,
-    /// How it ended.
-    pub end: AccessEnd,
+/// Everybody a shard has let in.
+#[derive(Debug)]
+pub(super) struct Access {
+    authenticator: Option<Arc<Authenticator>>,
+    /// Counts the rules there have been.
+    epoch: u32,
+    credentials: Table<CredentialSlot, Credential>,
+    by_digest: HashMap<[u8; 32], CredentialSlot, BuildHasherDefault<DigestHasher>>,
+    principals: Table<PrincipalSlot, PrincipalEntry>,
+    by_name: BTreeMap<Arc<str>, PrincipalSlot>,
+    /// Credentials nobody held when they were put here, oldest first.
+    idle: VecDeque<(CredentialSlot, u32)>,
+    idle_stamp: u32,
+    sweep: Option<Sweep>,
 }
 
-/// What a request was for, as far as it may be written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// The MCP endpoint.
-    Endpoint,
-    /// Anything else.
-    Other,
+/// A token that was good when it was last looked at.
+#[derive(Debug)]
+struct Credential {
+    digest: Digest,
+    principal: PrincipalSlot,
+    /// When it is good no longer, by the shard's clock.
+    expires_ms: u64,
+    voucher: Voucher,
+    /// The rules it was last held against, and whether it passed.
+    epoch: u32,
+    standing: Standing,
+    /// Connections whose latest request it came with.
+    holders: u32,
+    /// Which of its entries in the list of idle ones counts.
+    idle_stamp: u32,
 }
 
-/// How a noted request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessEnd {
-    /// Its whole reply was written.
-    Whole,
-    /// The connection ended first.
-    Cut,
-}
-
-/// What the notes of one shard are.
-#[derive(Debug, Default)]
-pub(super) struct AccessLog {
-    /// Grows by the rate with each request, in millionths; each whole one is a note.
-    due_ppm: u32,
-    /// By number of the connection, which has one request at a time.
-    running: BTreeMap<u32, Running>,
-    over: VecDeque<Access>,
+enum Standing {
+    Good,
+    /// No connection finds it any more; those that hold it are being ended.
+    Revoked,
 }
 
 #[derive(Debug)]
-struct Running {
-    method: Method,
-    target: Resource,
-    status: Option<u16>,
-    start_ms: u64,
-    start_bytes: u64,
+struct PrincipalEntry {
+    name: Principal,
+    credentials: u32,
+    sessions: u32,
 }
 
-const WHOLE_PPM: u32 = 1_000_000;
+/// A walk over sessions and then connections after the rules have changed: the next of each to look at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sweep {
+    next_session: usize,
+    next_conn: usize,
+}
 
-impl AccessLog {
-    /// Whether the next request is noted.
-    fn draw(&mut self, rate_ppm: u32) -> bool {
-        self.due_ppm += rate_ppm.min(WHOLE_PPM);
-        let is_due = self.due_ppm >= WHOLE_PPM;
-        if is_due {
-            self.due_ppm -= WHOLE_PPM;
-        }
-        is_due
+/// The first bytes of a SHA-256 are a hash already.
+#[derive(Debug, Default)]
+struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (_, tail) = bytes.split_at(bytes.len().saturating_sub(8));
+        self.0 = tail.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
+
+// --- Requests -----------------------------------------------------------------------------------
 
 impl Shard {
-    /// A request's head is complete.
-    pub(super) fn note_request(&mut self, conn: ConnSlot, method: Method, target: Target<'_>, now: Now) {
-        if self.config.access_log_ppm == 0 || !self.access.draw(self.config.access_log_ppm) {
-            return;
+    /// Lets the request of this head in, and remembers for its connection with which token.
+    ///
+    /// # Errors
+    /// 401 or 403 with the challenge. Nothing was kept.
+    pub(super) fn let_in(&mut self, conn: ConnSlot, head: &Head<'_>, now: Now) -> Result<(), Refusal> {
+        if self.access.authenticator.is_none() {
+            return Ok(());
         }
-        let is_endpoint = self.config.policy.locate(target).is_ok();
-        let target = if is_endpoint { Resource::Endpoint } else { Resource::Other };
-        let start_bytes = self.written_bytes(conn);
-        let running = Running { method, target, status: None, start_ms: now.ms, start_bytes };
-        self.access.running.insert(conn.number(), running);
-    }
-
-    /// It goes to another shard with its connection: there it is a request again, here it was none.
-    pub(super) fn unnote_request(&mut self, conn: ConnSlot) {
-        let rate_ppm = self.config.access_log_ppm.min(WHOLE_PPM);
-        let was_noted = self.access.running.remove(&conn.number()).is_some();
-        let due_ppm = self.access.due_ppm + if was_noted { WHOLE_PPM } else { 0 };
-        self.access.due_ppm = due_ppm.saturating_sub(rate_ppm);
-    }
-
-    /// The head of a reply is queued.
-    pub(super) fn note_status(&mut self, conn: ConnSlot, status: Status) {
-        if let Some(running) = self.access.running.get_mut(&conn.number()) {
-            running.status = Some(status.code());
+        match self.access.check(head.authorization, now) {
+            Ok(Checked { credential, was_known }) => {
+                if !was_known {
+                    self.counters.tokens_verified += 1;
+                }
+                let former = self.conns[conn].credential;
+                if former != Some(credential) {
+                    self.access.hold(credential);
+                    self.conns[conn].credential = Some(credential);
+                    self.access.release(former);
+                }
+                Ok(())
+            }
+            Err(denial) => Err(self.deny(denial, head)),
         }
     }
 
-    /// The exchange on this connection is over.
-    pub(super) fn note_end(&mut self, conn: ConnSlot, end: AccessEnd, now: Now) {
-        let Some(running) = self.access.running.remove(&conn.number()) else { return };
-        if self.access.over.len() >= ACCESS_NOTES_MAX {
-            self.counters.access_notes_dropped += 1;
-            return;
+    fn deny(&mut self, denial: Denial, head: &Head<'_>) -> Refusal {
+        match denial {
+            Denial::Missing => self.counters.requests_without_token += 1,
+            Denial::Invalid(_) => self.counters.requests_with_bad_token += 1,
+            Denial::Scope => self.counters.requests_without_scope += 1,
         }
-        self.access.over.push_back(Access {
-            method: running.method,
-            target: running.target,
-            status: running.status,
-            duration_ms: now.ms.saturating_sub(running.start_ms),
-            bytes: self.written_bytes(conn).saturating_sub(running.start_bytes),
-            end,
-        });
+        let authenticator = self.access.authenticator.as_ref().expect("somebody has denied it");
+        authenticator.resource().refuse(denial, head.authority, self.config.policy.endpoint())
     }
 
-    /// The next request that is over and is to be written to the log.
-    pub fn next_access(&mut self) -> Option<Access> {
-        self.access.over.pop_front()
+    /// Whether the token this connection's request came with is still good, now that its body is here.
+    ///
+    /// # Errors
+    /// 401.
+    pub(super) fn still_in(&mut self, conn: ConnSlot, now: Now) -> Result<(), Refusal> {
+        match self.conns[conn].credential {
+            Some(credential) if !self.access.is_good(credential, now) => {
+                self.counters.requests_with_bad_token += 1;
+                let authenticator = self.access.authenticator.as_ref().expect("it has let somebody in");
+                let denial = Denial::Invalid("the token is good no longer");
+                Err(authenticator.resource().refuse(denial, None, self.config.policy.endpoint()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whoever is at the other end, if the server asks.
+    pub(super) fn principal_of_conn(&self, conn: ConnSlot) -> Option<PrincipalSlot> {
+        self.conns[conn].credential.map(|credential| self.access.credentials[credential].principal)
+    }
+
+    /// The session a request names, as far as its principal may know: one of somebody else is as unknown as one that never
+    /// was. Sessions of other shards are left to them.
+    pub(super) fn own_session(&self, conn: ConnSlot, field: SessionField) -> SessionField {
+        let SessionField::Id(id) = field else { return field };
+        let Some(session) = self.find_session(&id) else { return field };
+        if self.sessions[session].owner == self.principal_of_conn(conn) {
+            return field;
+        }
+        SessionField::Unknown
+    }
+
+    /// The owner's name, for whoever handles the session's calls.
+    pub(super) fn owner_name(&self, session: SessionSlot) -> Option<Principal> {
+        self.sessions[session].owner.map(|owner| self.access.principals[owner].name.clone())
+    }
+
+    /// Whether the target is the description of this protected resource, which anybody may read.
+    pub(super) fn is_metadata(&self, target: Target<'_>) -> bool {
+        let Target::Path { path, .. } = target else { return false };
+        let endpoint = self.config.policy.endpoint();
+        let authenticator = self.access.authenticator.as_ref();
+        authenticator.is_some_and(|authenticator| authenticator.resource().is_described_at(path, endpoint))
+    }
+
+    /// Answers a request for that description.
+    ///
+    /// # Errors
+    /// 405 for anything but GET and HEAD.
+    pub(super) fn answer_metadata(
+        &mut self,
+        conn: ConnSlot,
+        head: &Head<'_>,
+        facts: &ReplyFacts,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        let Some(authenticator) = &self.access.authenticator else { return Ok(()) };
+        let document = authenticator.resource().document(head.authority, self.config.policy.endpoint());
+        let body: &[&[u8]] = match head.method {
+            Method::Get => &[document.as_bytes()],
+            Method::Head => &[],
+            Method::Post | Method::Delete | Method::Options | Method::Other => {
+                return Err(Refusal::method_not_allowed(ALLOW_READ));
+            }
+        };
+        let date = self.date;
+        let content = Content::Json(document.len() as u64);
+        let reply = ReplyHead::new(Status::Ok, content, facts.exchange(&date));
+        self.reply(conn, &reply, body, now);
+        Ok(())
+    }
+
+    /// When the token this connection came with ends what is written to it; `u64::MAX`: never.
+    pub(super) fn token_expires_ms(&self, conn: ConnSlot) -> u64 {
+        let credential = self.conns[conn].credential;
+        credential.map_or(u64::MAX, |credential| self.access.credentials[credential].expires_ms)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A token that is good.
+struct Checked {
+    credential: CredentialSlot,
+    was_known: bool,
+}
 
-    #[test]
-    fn the_rate_is_kept_by_counting() {
-        for (rate_ppm, expected) in
-            [(0, 0), (1, 0), (1_000, 1), (10_000, 10), (333_333, 333), (1_000_000, 1_000)]
-        {
-            let mut log = AccessLog::default();
-            assert_eq!((0..1_000).filter(|_| log.draw(rate_ppm)).count(), expected, "{rate_ppm}");
+impl Access {
+    /// Nobody yet.
+    pub(super) fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
+        Access {
+            authenticator,
+            epoch: 0,
+            credentials: Table::with_capacity(0),
+            by_digest: HashMap::default(),
+            principals: Table::with_capacity(0),
+            by_name: BTreeMap::new(),
+            idle: VecDeque::new(),
+            idle_stamp: 0,
+            sweep: None,
         }
+    }
+
+    fn check(&mut self, field: Option<&[u8]>, now: Now) -> Result<Checked, Denial> {
+        let token = auth::bearer(field)?;
+        let digest = Digest::of(token);
+        if let Some(&credential) = self.by_digest.get(&digest.0)
+            && self.is_good(credential, now)
+        {
+            return Ok(Checked { credential, was_known: true });
+        }
+        let authenticator = self.authenticator.as_ref().expect("asked of a server with rules");
+        let grant = authenticator.verify(token, &digest, now.unix_s)?;
+        let expires_ms = grant.expires_unix_s.map_or(u64::MAX, |expires_s| {
+            now.ms.saturating_add(expires_s.saturating_sub(now.unix_s).saturating_mul(1_000))
+        });
+        let principal = self.intern(&grant.name);
+        self.principals[principal].credentials += 1;
+        let credential = self.credentials.insert(Credential {
+            digest,
+            principal,
+            expires_ms,
+            voucher: grant.voucher,
+            epoch: self.epoch,
+            standing: Standing::Good,
+            holders: 0,
+            idle_stamp: 0,
+        });
+        self.by_digest.insert(digest.0, credential);
+        self.set_aside(credential);
+        Ok(Checked { credential, was_known: false })
+    }
+
+    /// Whether a token that was good still is. One that is not is found no more.
+    fn is_good(&mut self, credential: CredentialSlot, now: Now) -> bool {
+        let entry = &mut self.credentials[credential];
+        if entry.epoch != self.epoch && entry.standing == Standing::Good {
+            let name = self.principals[entry.principal].name.name();
+            let upheld = self
+                .authenticator
+                .as_ref()
+                .is_some_and(|authenticator| authenticator.upholds(&entry.digest, name, entry.voucher));
+            entry.epoch = self.epoch;
+            if !upheld {
+                entry.standing = Standing::Revoked;
+            }
+        }
+        let good = entry.standing == Standing::Good && entry.expires_ms > now.ms;
+        if !good {
+            self.unlist(credential);
+        }
+        good
+    }
+
+    /// Nobody finds the credential any more; it goes with its last holder.
+    fn unlist(&mut self, credential: CredentialSlot) {
+        let entry = &mut self.credentials[credential];
+        entry.standing = Standing::Revoked;
+        let digest = entry.digest.0;
+        if self.by_digest.get(&digest) == Some(&credential) {
+            self.by_digest.remove(&digest);
+        }
+    }
+
+    fn hold(&mut self, credential: CredentialSlot) {
+        self.credentials[credential].holders += 1;
+    }
+
+    /// A connection does not use this credential any more.
+    pub(super) fn release(&mut self, credential: Option<CredentialSlot>) {
+        let Some(credential) = credential else { return };
+        let entry = &mut self.credentials[credential];
+        entry.holders -= 1;
+        if entry.holders == 0 {
+            self.set_aside(credential);
+        }
+    }
+
+    /// Keeps a credential that nobody holds for whoever brings its token next, in the place of the oldest such one.
+    fn set_aside(&mut self, credential: CredentialSlot) {
+        self.idle_stamp = self.idle_stamp.wrapping_add(1);
+        self.credentials[credential].idle_stamp = self.idle_stamp;
+        self.idle.push_back((credential, self.idle_stamp));
+        while self.idle.len() > IDLE_CREDENTIALS_MAX
+            && let Some((oldest, stamp)) = self.idle.pop_front()
+        {
+            let is_idle = |entry: &Credential| entry.holders == 0 && entry.idle_stamp == stamp;
+            if self.credentials.get(oldest).is_some_and(is_idle) {
+                self.forget(oldest);
+            }
+        }
+    }
+
+    fn forget(&mut self, credential: CredentialSlot) {
+        self.unlist(credential);
+        let entry = self.credentials.remove(credential);
+        self.principals[entry.principal].credentials -= 1;
+        self.forget_if_unheld(entry.principal);
+    }
+
+    fn intern(&mut self, name: &Arc<str>) -> PrincipalSlot {
+        if let Some(&known) = self.by_name.get(name) {
+            return known;
+        }
+        let entry = PrincipalEntry { name: Principal::new(name.clone()), credentials: 0, sessions: 0 };
+        let principal = self.principals.insert(entry);
+        self.by_name.insert(name.clone(), principal);
+        principal
+    }
+
+    /// A session of this principal begins.
+    pub(super) fn session_began(&mut self, owner: Option<PrincipalSlot>) {
+        if let Some(owner) = owner {
+            self.principals[owner].sessions += 1;
+        }
+    }
+
+    /// A session of this principal is no more.
+    pub(super) fn session_ended(&mut self, owner: Option<PrincipalSlot>) {
+        if let Some(owner) = owner {
+            self.principals[owner].sessions -= 1;
+            self.forget_if_unheld(owner);
+        }
+    }
+
+    fn forget_if_unheld(&mut self, principal: PrincipalSlot) {
+        let entry = &self.principals[principal];
+        if (entry.credentials, entry.sessions) == (0, 0) {
+            let entry = self.principals.remove(principal);
+            self.by_name.remove(entry.name.name());
+        }
+    }
+
+    /// Sessions of this principal on the shard.
+    pub(super) fn sessions_of(&self, principal: PrincipalSlot) -> u32 {
+        self.principals[principal].sessions
+    }
+
+    /// The principal of that name, if it is here.
+    pub(super) fn find(&self, name: &str) -> Option<PrincipalSlot> {
+        self.by_name.get(name).copied()
+    }
+}
+
+// --- New rules ----------------------------------------------------------------------------------
+
+impl Shard {
+    /// Puts new rules in force. What was begun with a token that is good no longer ends, some of it per turn
+    /// ([`Shard::pump`]); its next request is refused at once.
+    ///
+    /// # Panics
+    /// If the server lets everybody in, or is to do so from now on: that cannot be changed while it runs.
+    pub fn reauthorize(&mut self, authenticator: Arc<Authenticator>) {
+        assert!(self.access.authenticator.is_some(), "rules follow rules");
+        self.access.authenticator = Some(authenticator);
+        self.access.epoch = self.access.epoch.wrapping_add(1);
+        self.access.sweep = Some(Sweep::default());
+    }
+
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.access.sweep.is_some()
+    }
+
+    /// Goes on with the walk that new rules have begun.
+    pub(super) fn pump_sweep(&mut self, budget: &mut usize, now: Now) {
+        let Some(mut sweep) = self.access.sweep else { return };
+        while *budget > 0 && sweep.next_session < self.sessions.index_end() {
+            *budget -= 1;
+            if let Some((session, _)) = self.sessions.at(sweep.next_session) {
+                self.sweep_session(session, now);
+            }
+            sweep.next_session += 1;
+        }
+        while *budget > 0 && sweep.next_conn < self.conns.index_end() {
+            *budget -= 1;
+            if let Some((conn, _)) = self.conns.at(sweep.next_conn) {
+                self.sweep_conn(conn, now);
+            }
+            sweep.next_conn += 1;
+        }
+        let over =
+            sweep.next_session >= self.sessions.index_end() && sweep.next_conn >= self.conns.index_end();
+        self.access.sweep = (!over).then_some(sweep);
+    }
+
+    fn sweep_session(&mut self, session: SessionSlot, now: Now) {
+        let (Some(owner), Some(authenticator)) = (self.sessions[session].owner, &self.access.authenticator)
+        else {
+            return;
+        };
+        if !authenticator.may_know(self.access.principals[owner].name.name()) {
+            self.end_session(session, SessionEnd::Revoked, now);
+        }
+    }
+
+    fn sweep_conn(&mut self, conn: ConnSlot, now: Now) {
+        if let Some(credential) = self.conns[conn].credential
+            && !self.access.is_good(credential, now)
+        {
+            self.token_ended(conn, now);
+        }
+    }
+
+    /// The token this connection came with is good no longer: its stream ends, and can be continued with another one.
+    pub(super) fn token_ended(&mut self, conn: ConnSlot, now: Now) {
+        if let State::Streaming(stream) = self.conns[conn].state {
+            self.counters.streams_unauthorized += 1;
+            self.end_stream(stream, EndOfStream::Unauthorized, now);
+        }
+    }
+
+    /// What [`check_invariants`](Shard::check_invariants) wants of credentials and principals.
+    pub(super) fn check_access(&self) {
+        let access = &self.access;
+        for (slot, credential) in access.credentials.iter() {
+            let holders = self.conns.iter().filter(|(_, conn)| conn.credential == Some(slot)).count();
+            assert_eq!(holders, credential.holders as usize, "a credential counts its connections");
+        }
+        for (slot, principal) in access.principals.iter() {
+            let credentials = access.credentials.iter().filter(|(_, it)| it.principal == slot).count();
+            let sessions = self.sessions.iter().filter(|(_, it)| it.owner == Some(slot)).count();
+            assert_eq!(credentials, principal.credentials as usize, "a principal counts its credentials");
+            assert_eq!(sessions, principal.sessions as usize, "a principal counts its sessions");
+            assert_eq!(access.find(principal.name.name()), Some(slot), "a principal is found by its name");
+        }
+        assert_eq!(access.by_name.len(), access.principals.len());
+        assert!(access.by_digest.values().all(|slot| access.credentials.get(*slot).is_some()));
     }
 }

@@ -111,6 +111,9 @@ struct Incoming {
 impl Shard {
     /// A POST's body is whole: acts on its messages.
     pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &Request, body: &Bytes, now: Now) {
+        if let Err(refusal) = self.still_in(conn, now) {
+            return self.refuse(conn, &request.reply, &refusal, now);
+        }
         let outcome = match jsonrpc::parse(body) {
             Ok(Body::Single(message)) => self.dispatch_message(conn, request, body, message, now),
             Ok(Body::Batch(messages)) => self.dispatch_batch(conn, request, body, messages, now),
@@ -222,7 +225,7 @@ impl Shard {
         let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
         let session = self
-            .begin_session(revision, asks::features(&wanted.capabilities), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -423,8 +426,8 @@ impl Shard {
                     progress_token: incoming.progress_token,
                     revision: self.sessions[session].revision,
                     client: self.sessions[session].client,
+                    principal: self.owner_name(session),
                     param_fields: Vec::new(),
-                    principal: None,
                 };
                 self.ask(Ask::Call(call));
             }

@@ -1,7 +1,8 @@
 //! What every shard of a process is told at start. Read-only afterwards, shared by all shards.
 
-use super::http::policy::Policy;
+use super::{auth::Authenticator, http::policy::Policy};
 use crate::limits;
+use std::sync::Arc;
 
 /// Settings of the core; each field names the flag that sets it.
 #[derive(Clone, Debug)]
@@ -10,6 +11,8 @@ pub struct CoreConfig {
     pub shards: u16,
     /// Endpoint path, hosts and origins (`--path`, `--allow-host`, `--allow-origin`).
     pub policy: Policy,
+    /// Who gets in (`--auth`); `None`: everybody.
+    pub auth: Option<Arc<Authenticator>>,
     /// Silence of a stream after which it gets a comment; 0 disables (`--keep-alive`).
     pub keep_alive_ms: u64,
     /// What a further plain GET does (`--listener-policy`).
@@ -64,6 +67,7 @@ impl CoreConfig {
         CoreConfig {
             shards,
             policy,
+            auth: None,
             keep_alive_ms: limits::KEEP_ALIVE_MS,
             listener_policy: ListenerPolicy::First,
             response_mode: ResponseMode::Auto,

@@ -9,15 +9,15 @@
 //! and a live attachment name each other, as do `trailing` and an ending one.
 
 use super::{
-    access::AccessEnd,
     http::{Persistence, Refusal, ReplyHead, Version},
+    journal::NotedEnd,
     output::{Boundary, Output},
     request::{ReplyFacts, Request},
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
     stream::{Attachment, Trust},
-    table::{ConnSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    table::{ConnSlot, CredentialSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
@@ -43,6 +43,8 @@ pub(super) struct Conn {
     pub(super) progress_ms: u64,
     /// A stream that ended here; what arrived of it is not known yet.
     pub(super) trailing: Option<StreamSlot>,
+    /// With what its latest request came in.
+    pub(super) credential: Option<CredentialSlot>,
     /// A JSON reply that may not have arrived yet.
     doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
@@ -140,6 +142,7 @@ impl Conn {
             written: 0,
             progress_ms: now.ms,
             trailing: None,
+            credential: None,
             doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
@@ -302,7 +305,7 @@ impl Shard {
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
         );
-        self.note_end(conn, AccessEnd::Cut, now);
+        self.note_end(conn, NotedEnd::Cut, now);
         self.remove_conn(conn);
         self.census.leave_connection();
     }
@@ -312,6 +315,7 @@ impl Shard {
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }
+        self.access.release(entry.credential);
         entry
     }
 
@@ -642,7 +646,7 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
-        self.note_end(conn, AccessEnd::Whole, now);
+        self.note_end(conn, NotedEnd::Whole, now);
         let entry = &self.conns[conn];
         let close =
             afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
@@ -734,8 +738,13 @@ impl Shard {
             }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
-            State::Streaming(_) if config.keep_alive_ms > 0 => config.keep_alive_ms - self.phase_ms(conn),
-            State::Streaming(_) | State::Waiting(_) | State::Flushing(_) => return None,
+            State::Streaming(_) => {
+                let comment_ms = (config.keep_alive_ms > 0)
+                    .then(|| entry.progress_ms + config.keep_alive_ms - self.phase_ms(conn));
+                let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
+                return (deadline_ms < u64::MAX).then_some(deadline_ms);
+            }
+            State::Waiting(_) | State::Flushing(_) => return None,
         };
         Some(entry.progress_ms + allowed_ms)
     }
@@ -780,6 +789,7 @@ impl Shard {
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
             }
+            State::Streaming(_) if self.token_expires_ms(conn) <= now.ms => self.token_ended(conn, now),
             State::Streaming(stream) => self.comment_due(conn, stream, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }

@@ -40,6 +40,16 @@ counters! {
     requests
     /// Requests answered by a refusal of HTTP or of the envelope.
     requests_refused
+    /// Requests refused with 401 because they came without a bearer token.
+    requests_without_token
+    /// Requests refused with 401 because their token was unknown, malformed, expired or revoked.
+    requests_with_bad_token
+    /// Requests refused with 403 because their token lacks a scope.
+    requests_without_scope
+    /// Tokens looked at in full: unknown to the shard so far, and good.
+    tokens_verified
+    /// Streams ended because their token expired or was revoked.
+    streams_unauthorized
     /// Sessions begun.
     sessions
     /// Sessions refused at the cap.
@@ -52,6 +62,8 @@ counters! {
     sessions_deleted
     /// Sessions ended because what stood behind them is gone.
     sessions_abandoned
+    /// Sessions ended because their owner may come in no longer.
+    sessions_revoked
     /// Sessions ended because the server stopped.
     sessions_stopped
     /// Listener streams ended because the server stops.

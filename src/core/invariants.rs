@@ -23,6 +23,7 @@ impl Shard {
             self.check_stream(stream);
         }
         self.check_attached();
+        self.check_access();
         self.check_conns();
         self.check_posts();
         self.check_timers();

@@ -8,8 +8,9 @@
 //! way: [`http`] → [`jsonrpc`] → [`shard`] → [`sse`].
 #![forbid(unsafe_code)]
 
-pub mod access;
+mod access;
 mod asks;
+pub mod auth;
 mod calls;
 pub mod census;
 pub mod config;
@@ -19,9 +20,11 @@ mod drain;
 pub mod http;
 pub mod ids;
 mod invariants;
+pub mod journal;
 pub mod jsonrpc;
 mod listener;
 mod log;
+mod moved;
 mod output;
 mod publish;
 mod queue;

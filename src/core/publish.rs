@@ -1,7 +1,7 @@
 //! Publications: notifications from outside the protocol, for a named audience, with a count of how they went.
 //!
 //! Owns nothing. A publication to all is a broadcast that somebody waits for: it takes the same walk over the sessions,
-//! some per turn, and reports when the walk is done. One for a single session is given to it at once and overtakes walks
+//! some per turn, and reports when the walk is done. One for a principal is the same walk, past the sessions of others. One for a single session is given to it at once and overtakes walks
 //! under way.
 //!
 //! Invariants: each publication is reported once; each session it was for is counted once, by what was true of its message
@@ -10,6 +10,7 @@
 use super::{
     seam::*,
     shard::{Shard, message_of},
+    table::PrincipalSlot,
 };
 
 /// What became of a notification in one session.
@@ -41,7 +42,11 @@ impl Shard {
     pub(super) fn begin_publication(&mut self, publication: Publication, now: Now) {
         let Publication { id, audience, announcement } = publication;
         match audience {
-            Audience::All => self.begin_broadcast(announcement, Some(id)),
+            Audience::All => self.begin_broadcast(announcement, None, Some(id)),
+            Audience::Principal(principal) => match self.access.find(principal.name()) {
+                Some(owner) => self.begin_broadcast(announcement, Some(owner), Some(id)),
+                None => self.effects.push_back(Effect::Published(id, Reach::default())),
+            },
             Audience::Session(session) => {
                 let mut reach = Reach::default();
                 if let Some(session) = self.find_session(&session) {
@@ -54,9 +59,14 @@ impl Shard {
     }
 
     /// There is no room for one more broadcast: whoever published it learns that nobody got it.
-    pub(super) fn refuse_publication(&mut self, publication: Option<PublicationId>) {
+    pub(super) fn refuse_publication(
+        &mut self,
+        owner: Option<PrincipalSlot>,
+        publication: Option<PublicationId>,
+    ) {
         if let Some(id) = publication {
-            let sessions = self.sessions.len() as u64;
+            let of_owner = |owner| u64::from(self.access.sessions_of(owner));
+            let sessions = owner.map_or(self.sessions.len() as u64, of_owner);
             let reach = Reach { sessions, refused: sessions, ..Reach::default() };
             self.effects.push_back(Effect::Published(id, reach));
         }

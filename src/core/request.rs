@@ -1,7 +1,7 @@
 //! From a request's head to what it wants.
 //!
 //! Owns the order of the checks and what has to be remembered of a head while its body arrives and its reply
-//! is undecided. The order: syntax, host and origin, OPTIONS, path, method, session (which may move the connection),
+//! is undecided. The order: syntax, host and origin, OPTIONS, path, token, method, session (which may move the connection),
 //! revision, what the method accepts, body. A session that is no more is answered with its 404 before any other
 //! fault of the request, except that `initialize` may carry a dead id.
 
@@ -161,13 +161,25 @@ impl Shard {
                 return self.refuse_head(conn, facts, rest, refusal, now);
             }
         };
-        if head.method == Method::Options {
+        if self.is_metadata(head.target) && head.method != Method::Options {
+            let facts = ReplyFacts::of(&head, cors);
+            if let Err(refusal) = self.answer_metadata(conn, &head, &facts, now) {
+                let rest = Rest { framing: head.framing, consumed, input };
+                return self.refuse_head(conn, facts, rest, refusal, now);
+            }
+            input.advance(consumed);
+            self.keep_input(conn, input);
+            return Step::Wait;
+        }
+        if head.method == Method::Options
+            && (self.config.policy.locate(head.target).is_ok() || self.is_metadata(head.target))
+        {
             self.answer_options(conn, &head, cors, now);
             input.advance(consumed);
             self.keep_input(conn, input);
             return Step::Wait;
         }
-        match self.judge(&head, cors) {
+        match self.judge(conn, &head, cors, now) {
             Ok(Verdict::Move(shard)) => {
                 self.keep_input(conn, input);
                 self.move_conn(conn, shard);
@@ -199,8 +211,15 @@ impl Shard {
         }
     }
 
-    fn judge(&mut self, head: &Head<'_>, cors: Cors<'_>) -> Result<Verdict, Refusal> {
+    fn judge(
+        &mut self,
+        conn: ConnSlot,
+        head: &Head<'_>,
+        cors: Cors<'_>,
+        now: Now,
+    ) -> Result<Verdict, Refusal> {
         self.config.policy.locate(head.target)?;
+        self.let_in(conn, head, now)?;
         match head.method {
             Method::Get | Method::Post | Method::Delete => {}
             Method::Head | Method::Options | Method::Other => {
@@ -214,6 +233,7 @@ impl Shard {
         {
             return Ok(Verdict::Move(id.shard));
         }
+        let session = self.own_session(conn, session);
         if head.method == Method::Post {
             return self.judge_post(head, cors, session).map_err(|refusal| self.mask(session, refusal));
         }

@@ -13,7 +13,7 @@ use super::{
     seam::*,
     shard::{Deadline, Shard},
     stream::EndOfStream,
-    table::{CallSlot, Generational, SessionSlot, Slot as _, StreamSlot},
+    table::{CallSlot, Generational, PrincipalSlot, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) phase: Phase,
     pub(super) log_level: LogLevel,
     pub(super) client: ClientFeatures,
+    /// Whose it is; nobody else's requests find it.
+    pub(super) owner: Option<PrincipalSlot>,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -77,6 +79,8 @@ pub(super) enum SessionEnd {
     BackendGone,
     /// The server stops, and did not wait for it any longer.
     Stopped,
+    /// Its owner may come in no longer.
+    Revoked,
 }
 
 impl Generational for Session {
@@ -92,6 +96,7 @@ impl Session {
         tag: Tag,
         revision: Revision,
         client: ClientFeatures,
+        owner: Option<PrincipalSlot>,
         now: Now,
     ) -> Self {
         Session {
@@ -102,6 +107,7 @@ impl Session {
             phase: Phase::Initializing,
             log_level: LogLevel::Debug,
             client,
+            owner,
             gets: 0,
             fallen_through: 0,
             calls_in_flight: 0,
@@ -139,6 +145,7 @@ impl Shard {
         &mut self,
         revision: Revision,
         client: ClientFeatures,
+        owner: Option<PrincipalSlot>,
         now: Now,
     ) -> Option<SessionSlot> {
         if self.census.enter_session(self.config.sessions_max).is_err() {
@@ -146,13 +153,15 @@ impl Shard {
             return None;
         }
         self.counters.sessions += 1;
+        self.access.session_began(owner);
         let mut random = [0; 20];
         self.entropy.fill(&mut random);
         let (secret, tag) = random.split_at(16);
         let secret = secret.try_into().expect("16 bytes");
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
-        let session = self.sessions.insert(Session::new(generation, secret, tag, revision, client, now));
+        let session =
+            self.sessions.insert(Session::new(generation, secret, tag, revision, client, owner, now));
         self.arm_session(session, now.ms + self.config.handshake_timeout_ms);
         Some(session)
     }
@@ -217,6 +226,7 @@ impl Shard {
             SessionEnd::Handshake => self.counters.sessions_handshake_expired += 1,
             SessionEnd::Stopped => self.counters.sessions_stopped += 1,
             SessionEnd::InitializeFailed => {}
+            SessionEnd::Revoked => self.counters.sessions_revoked += 1,
             SessionEnd::BackendGone => self.counters.sessions_abandoned += 1,
         }
         let key = self.session_key(session);
@@ -235,6 +245,7 @@ impl Shard {
             self.wheel.cancel(timer);
         }
         debug_assert_eq!((entry.replay_events, entry.replay_bytes, entry.gets), (0, 0, 0));
+        self.access.session_ended(entry.owner);
         self.census.leave_session();
         self.ask(Ask::SessionEnded(key));
     }

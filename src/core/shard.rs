@@ -8,7 +8,7 @@
 //! that is no more changes nothing; effects are pulled in the order they arose.
 
 use super::{
-    access::AccessLog,
+    access::Access,
     calls::{CallEntry, Outcome, Post},
     census::Census,
     config::CoreConfig,
@@ -17,6 +17,7 @@ use super::{
     drain::Drain,
     http::DateText,
     ids::Generations,
+    journal::Journal,
     output::Output,
     queue::{Class, Message},
     seam::*,
@@ -24,7 +25,7 @@ use super::{
     sse,
     stream::{Role, Stream},
     subscriptions::Subscriptions,
-    table::{CallSlot, ConnSlot, PostSlot, SessionSlot, StreamSlot, Table},
+    table::{CallSlot, ConnSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
     wheel::{TimerId, Wheel},
 };
 use crate::limits;
@@ -36,6 +37,7 @@ pub struct Shard {
     pub(super) id: ShardId,
     pub(super) config: Arc<CoreConfig>,
     pub(super) census: Arc<Census>,
+    pub(super) access: Access,
     pub(super) entropy: Box<dyn Entropy>,
     pub(super) generations: Generations,
     pub(super) wheel: Wheel<Deadline>,
@@ -45,7 +47,7 @@ pub struct Shard {
     pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
-    pub(super) access: AccessLog,
+    pub(super) journal: Journal,
     pub(super) counters: Counters,
     pub(super) date: DateText,
     date_unix_s: u64,
@@ -88,6 +90,8 @@ pub(super) struct Broadcast {
     end: usize,
     /// Sessions begun later do not get it.
     before: Generation,
+    /// Only this principal's sessions get it.
+    owner: Option<PrincipalSlot>,
     /// Who wants to know how it went, and how it goes.
     pub(super) publication: Option<PublicationId>,
     pub(super) reach: Reach,
@@ -184,6 +188,7 @@ impl Shard {
         Shard {
             id,
             census,
+            access: Access::new(config.auth.clone()),
             entropy,
             generations: Generations::default(),
             wheel: Wheel::new(now.ms, conns + sessions),
@@ -193,7 +198,7 @@ impl Shard {
             attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
-            access: AccessLog::default(),
+            journal: Journal::default(),
             counters: Counters::default(),
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
@@ -353,7 +358,7 @@ impl Shard {
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
-        self.begin_broadcast(announcement, None);
+        self.begin_broadcast(announcement, None, None);
     }
 
     /// Gives a notification from outside to those it is for; [`pump`](Self::pump) hands it out if they may be many.
@@ -362,7 +367,12 @@ impl Shard {
         self.begin_publication(publication, now);
     }
 
-    pub(super) fn begin_broadcast(&mut self, announcement: Announcement, publication: Option<PublicationId>) {
+    pub(super) fn begin_broadcast(
+        &mut self,
+        announcement: Announcement,
+        owner: Option<PrincipalSlot>,
+        publication: Option<PublicationId>,
+    ) {
         let message = message_of(&announcement.kind, announcement.payload);
         let (end, before) = (self.sessions.index_end(), self.generations.issue());
         // Whoever publishes wants a count of their own.
@@ -373,10 +383,11 @@ impl Shard {
             self.counters.messages_merged += 1;
         } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
             self.counters.broadcasts_dropped += 1;
-            self.refuse_publication(publication);
+            self.refuse_publication(owner, publication);
         } else {
             let (kind, reach) = (announcement.kind, Reach::default());
-            self.broadcasts.push_back(Broadcast { kind, message, next: 0, end, before, publication, reach });
+            let broadcast = Broadcast { kind, message, next: 0, end, before, owner, publication, reach };
+            self.broadcasts.push_back(broadcast);
         }
     }
 
@@ -427,13 +438,14 @@ impl Shard {
 
     /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
-        !self.broadcasts.is_empty() || self.drain_is_due()
+        !self.broadcasts.is_empty() || self.is_sweeping() || self.drain_is_due()
     }
 
-    /// Goes on with broadcasts and with a drain: looks at no more than `budget` sessions or connections.
+    /// Goes on with broadcasts, with a drain, and with what new rules of admission end: looks at no more than `budget` sessions or connections.
     pub fn pump(&mut self, budget: usize, now: Now) {
         let mut budget = budget;
         self.pump_drain(&mut budget, now);
+        self.pump_sweep(&mut budget, now);
         while budget > 0 && !self.broadcasts.is_empty() {
             self.pump_broadcast(&mut budget, now);
         }
@@ -597,9 +609,9 @@ impl Shard {
         };
         broadcast.next = index + 1;
         *budget -= 1;
-        let before = broadcast.before;
+        let (before, owner) = (broadcast.before, broadcast.owner);
         let Some((slot, session)) = self.sessions.at(index) else { return };
-        if session.is_older_than(before) {
+        if session.is_older_than(before) && (owner.is_none() || session.owner == owner) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
             let fate = self.notify_session(slot, &kind, message, now);
             self.count_broadcast(fate);

@@ -43,7 +43,7 @@ macro_rules! slots {
     )*};
 }
 
-slots! { ConnSlot SessionSlot StreamSlot PostSlot CallSlot }
+slots! { ConnSlot SessionSlot StreamSlot PostSlot CallSlot CredentialSlot PrincipalSlot }
 
 /// An entry that knows which owner of its slot it is.
 pub(super) trait Generational {
@@ -99,6 +99,11 @@ impl<S: Slot, T> Table<S, T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (S, &T)> {
         self.slab.iter().map(|(index, entry)| (S::new(index), entry))
+    }
+
+    /// The entry of a slot that may have been freed.
+    pub(super) fn get(&self, slot: S) -> Option<&T> {
+        self.slab.get(slot.index())
     }
 
     /// The entry at a bare index, for walks in several steps.

@@ -286,6 +286,9 @@ impl<B: Backend> Driver<B> {
             }
             guard.clear_ready();
             self.has_mail = Left::Something;
+            if let Some(rules) = guard.get_inner().take_rules() {
+                self.core.reauthorize(rules);
+            }
         }
         self.heed_phase();
         if self.has_mail == Left::Nothing {
@@ -599,8 +602,8 @@ impl<B: Backend> Driver<B> {
     /// Tells the log what is to be told of this turn.
     fn write_notices(&mut self) {
         let shard = self.core.id();
-        while let Some(access) = self.core.next_access() {
-            notices::access(shard, &access);
+        while let Some(noted) = self.core.next_noted() {
+            notices::request(shard, &noted);
         }
         self.refused.tell(shard, self.core.counters(), &self.counters, self.now.ms);
     }

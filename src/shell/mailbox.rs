@@ -361,7 +361,10 @@ impl<T> Drop for Ring<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::NotificationKind;
+    use crate::core::{
+        NotificationKind,
+        auth::{Authenticator, Resource, Scheme, Tokens},
+    };
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::{
@@ -524,6 +527,22 @@ mod tests {
         let mut reply = [0; 2];
         client.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"ok");
+    }
+
+    #[test]
+    fn the_latest_rules_are_taken_once() {
+        let rules = |line: &str| {
+            let scheme = Scheme::Tokens(Tokens::parse(line).unwrap());
+            Arc::new(Authenticator::new(scheme, Resource::default()))
+        };
+        let boxes = mailboxes(1).unwrap();
+        let bell = boxes[0].doorbell();
+        assert!(bell.take_rules().is_none());
+        let (first, second) = (rules(""), rules("# second"));
+        bell.leave_rules(first);
+        bell.leave_rules(second.clone());
+        assert!(bell.take_rules().is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
+        assert!(bell.take_rules().is_none());
     }
 
     #[test]

@@ -7,9 +7,9 @@ use super::counters::Counters as ShellCounters;
 use crate::{
     core::{
         ShardId,
-        access::{Access, AccessEnd, Resource},
         counters::Counters,
         http::Method,
+        journal::{Noted, NotedEnd, Resource},
     },
     limits::REFUSALS_NOTICE_MS,
 };
@@ -71,8 +71,8 @@ impl Refused {
 }
 
 /// Writes one line of the access log.
-pub(super) fn access(shard: ShardId, access: &Access) {
-    let method = match access.method {
+pub(super) fn request(shard: ShardId, noted: &Noted) {
+    let method = match noted.method {
         Method::Get => "GET",
         Method::Head => "HEAD",
         Method::Post => "POST",
@@ -80,15 +80,15 @@ pub(super) fn access(shard: ShardId, access: &Access) {
         Method::Options => "OPTIONS",
         Method::Other => "other",
     };
-    let target = match access.target {
+    let target = match noted.target {
         Resource::Endpoint => "endpoint",
         Resource::Other => "other",
     };
-    let end = match access.end {
-        AccessEnd::Whole => "whole",
-        AccessEnd::Cut => "cut",
+    let end = match noted.end {
+        NotedEnd::Whole => "whole",
+        NotedEnd::Cut => "cut",
     };
-    let &Access { status, duration_ms, bytes, .. } = access;
+    let &Noted { status, duration_ms, bytes, .. } = noted;
     tracing::info!(target: "moorline::access", shard = shard.0, method, target, status, duration_ms, bytes, end, "request");
 }
 

@@ -5,11 +5,13 @@
 mod world;
 
 mod asks;
+mod auth;
 mod bounds;
 mod broadcast;
 mod election_model;
 mod first_steps;
 mod http;
+mod jwt;
 mod keep_alive;
 mod listeners;
 mod posts;

@@ -77,6 +77,12 @@ impl World {
         &mut self.clients[client.0]
     }
 
+    /// Whether the reply whose head was read, a stream, has ended; what came of it is taken out.
+    pub fn response_is_over(&mut self, client: ClientId) -> bool {
+        let received = std::mem::take(&mut self.client(client).received);
+        http::dechunk(&received).1
+    }
+
     /// What the client received since it was last asked, as one response; a stream may go on after it.
     pub fn response(&mut self, client: ClientId) -> http::Response {
         let bytes = std::mem::take(&mut self.clients[client.0].received);

@@ -15,6 +15,7 @@
 pub mod ask;
 pub mod client;
 pub mod http;
+pub mod issuer;
 
 use bytes::Bytes;
 use moorline::core::{

@@ -16,6 +16,9 @@ pub const ALLOW_ENDPOINT: &str = "GET, POST, DELETE, OPTIONS";
 /// `Allow` of the MCP endpoint towards a client of the sessionless era.
 pub const ALLOW_POST: &str = "POST, OPTIONS";
 
+/// `Allow` of what can only be read.
+pub const ALLOW_READ: &str = "GET, HEAD, OPTIONS";
+
 /// JSON-RPC code of a request that is not valid.
 pub const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC code of a fault or a shortage of the server's own.
@@ -39,6 +42,8 @@ pub struct Refusal {
     pub allow: Option<&'static str>,
     /// The `Retry-After` field of a 503 or 429, in seconds.
     pub retry_after_s: Option<u64>,
+    /// The `WWW-Authenticate` field of a 401 or 403.
+    pub challenge: Option<Box<str>>,
 }
 
 impl Refusal {
@@ -51,6 +56,7 @@ impl Refusal {
             persistence: Persistence::Keep,
             allow: None,
             retry_after_s: None,
+            challenge: None,
         }
     }
 
@@ -122,6 +128,7 @@ impl Refusal {
         let head = ReplyHead {
             allow: self.allow,
             retry_after_s: self.retry_after_s,
+            challenge: self.challenge.as_deref(),
             ..ReplyHead::new(
                 self.status,
                 Content::Json(body.len() as u64),

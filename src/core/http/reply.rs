@@ -63,6 +63,8 @@ pub struct ReplyHead<'a> {
     pub allow: Option<&'static str>,
     /// `Retry-After`, in seconds.
     pub retry_after_s: Option<u64>,
+    /// `WWW-Authenticate`: quoted where it has to be, no line end.
+    pub challenge: Option<&'a str>,
     /// The preflight this reply grants.
     pub preflight: Option<Preflight<'a>>,
 }
@@ -77,6 +79,7 @@ impl<'a> ReplyHead<'a> {
             session_id: None,
             allow: None,
             retry_after_s: None,
+            challenge: None,
             preflight: None,
         }
     }
@@ -115,6 +118,9 @@ impl<'a> ReplyHead<'a> {
         }
         if let Some(seconds) = self.retry_after_s {
             put_number(out, b"Retry-After: ", seconds);
+        }
+        if let Some(challenge) = self.challenge {
+            put_field(out, b"WWW-Authenticate: ", challenge.as_bytes());
         }
         self.put_cors(out);
         out.put_slice(b"\r\n");
@@ -180,9 +186,10 @@ impl<'a> ReplyHead<'a> {
         }
     }
 
-    /// What one reservation has to hold: all fixed texts together stay under 768 bytes.
+    /// What one reservation has to hold: all fixed texts together stay under 800 bytes.
     fn len_bound(&self) -> usize {
-        768 + self.session_id.map_or(0, <[u8]>::len)
+        800 + self.session_id.map_or(0, <[u8]>::len)
+            + self.challenge.map_or(0, str::len)
             + self.exchange.cors.map_or(0, <[u8]>::len)
             + self.preflight.map_or(0, Preflight::len_bound)
     }
