@@ -7,7 +7,10 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
-pub use self::program::ProgramError;
+pub use self::{
+    auth::{AuthConfig, AuthError, AuthMode, AuthModeError, JwtAlgorithm},
+    program::ProgramError,
+};
 use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
     core::{
@@ -32,6 +35,7 @@ use std::{
 };
 use thiserror::Error;
 
+mod auth;
 mod program;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
@@ -48,6 +52,8 @@ pub struct Config {
     pub allow_hosts: Vec<AllowedHost>,
     /// `Origin` values to accept; empty: those of this machine's loopback.
     pub allow_origins: Vec<AllowedOrigin>,
+    /// Who gets in.
+    pub auth: AuthConfig,
     /// Threads, each with its own ring: 1 to [`limits::SHARDS_MAX`].
     pub shards: u16,
     /// Submission queue entries of each ring: a power of two.
@@ -146,6 +152,7 @@ impl Config {
             path: EndpointPath::default(),
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
+            auth: AuthConfig::default(),
             shards,
             ring_entries: limits::RING_ENTRIES,
             sessions_max: limits::SESSIONS_MAX,
@@ -192,6 +199,7 @@ impl Config {
         self.check_nothing_is_zero()?;
         self.check_sizes()?;
         self.check_threads()?;
+        self.auth.check(&self.listen)?;
         self.check_relations()?;
         self.check_children()?;
         self.check_machine(machine)?;
@@ -404,7 +412,7 @@ impl Config {
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         let ms = |ms| Millis(ms).to_string();
         let size = |bytes| ByteSize(bytes).to_string();
-        vec![
+        let mut entries = vec![
             ("listen", list(&self.listen)),
             ("admin-listen", self.admin_listen.map_or_else(|| "off".to_owned(), |it| it.to_string())),
             ("path", self.path.to_string()),
@@ -413,6 +421,9 @@ impl Config {
             ("shards", self.shards.to_string()),
             ("ring-entries", self.ring_entries.to_string()),
             ("max-connections", self.connections_max.to_string()),
+        ];
+        entries.extend(self.auth.entries());
+        entries.extend([
             ("max-sessions", self.sessions_max.to_string()),
             ("session-idle-timeout", ms(self.session_idle_timeout_ms)),
             ("handshake-timeout", ms(self.handshake_timeout_ms)),
@@ -446,7 +457,8 @@ impl Config {
             ("shutdown-grace", ms(self.shutdown_grace_ms)),
             ("log-level", name_of(self.log_level)),
             ("log-format", name_of(self.log_format)),
-        ]
+        ]);
+        entries
     }
 }
 
@@ -487,6 +499,27 @@ pub enum ConfigError {
     AdminListen {
         /// What was asked for.
         given: SocketAddr,
+    },
+    /// Everybody who can reach it could use it.
+    #[error(
+        "--listen {address} can be reached from other machines, and nobody has to say who they are: choose --auth \
+         tokens=FILE or --auth jwt, or say that this is meant with --allow-anonymous"
+    )]
+    Anonymous {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Without it no JWT could be good.
+    #[error("--auth jwt needs --{flag}")]
+    JwtNeeds {
+        /// The flag's name without dashes.
+        flag: &'static str,
+    },
+    /// It was meant to keep somebody out, and would not.
+    #[error("--{flag} is for --auth jwt")]
+    OnlyOfJwt {
+        /// The flag's name without dashes.
+        flag: &'static str,
     },
     /// A session id cannot name that many shards.
     #[error("--shards must be from 1 to {}, not {given}", limits::SHARDS_MAX)]

@@ -6,13 +6,15 @@ use self::cli::{Doctor, Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
-    config::{Config, LogFormat, Machine, Verbosity},
+    config::{AuthConfig, Config, LogFormat, Machine, Verbosity},
+    core::auth::Authenticator,
     doctor::Report,
-    server::Server,
+    server::{RulesHandle, Server},
 };
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 
 /// This host cannot serve what was asked for.
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let outcome = match cli::read() {
         Task::Examine(doctor) => return examine(&doctor),
         Task::Serve(typed) => start(&typed),
+        Task::MakeToken(token) => token.write(&mut std::io::stdout()),
         Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
     };
     match outcome {
@@ -39,6 +42,7 @@ fn start(typed: &Typed) -> Result<()> {
         Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
+    let rules = config.auth.rules().unwrap_or_else(|error| typed.refuse(error));
     match typed.purpose() {
         Purpose::Print => print(&typed.describe(&config)),
         Purpose::Check => {
@@ -48,7 +52,7 @@ fn start(typed: &Typed) -> Result<()> {
         }
         Purpose::Serve => {
             start_log(&config);
-            run(&config)
+            run(&config, rules)
         }
     }
 }
@@ -68,9 +72,15 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config) -> Result<()> {
+fn run(config: &Config, rules: Option<Authenticator>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let server = Server::bind(config.server()?)?;
+    let mut server = config.server()?;
+    server.core.auth = rules.map(Arc::new);
+    let mut server = Server::bind(server)?;
+    if let Some(handle) = server.rules_handle() {
+        let auth = config.auth.clone();
+        server.on_hangup(move || read_rules_again(&auth, &handle));
+    }
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
@@ -82,6 +92,18 @@ fn run(config: &Config) -> Result<()> {
         None => server.run(|_shard| Host::new(Builtin::new()))?,
     }
     Ok(())
+}
+
+/// Puts what the files say now in force, or nothing if they cannot be understood.
+fn read_rules_again(auth: &AuthConfig, handle: &RulesHandle) {
+    match auth.rules() {
+        Ok(Some(rules)) => {
+            handle.replace(&Arc::new(rules));
+            tracing::info!("read again who gets in");
+        }
+        Ok(None) => {}
+        Err(error) => tracing::error!(%error, "what was read before stays in force"),
+    }
 }
 
 fn start_log(config: &Config) {

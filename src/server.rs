@@ -13,7 +13,7 @@ use crate::{
         driver::{self, Parts},
         files, listen,
         mailbox::{self, Doorbell, Mailbox, Phase},
-        signals,
+        signals::{self, Hangup},
     },
 };
 use std::{
@@ -183,6 +183,7 @@ pub struct Server {
     mailboxes: Vec<Mailbox>,
     admin: Option<(admin::Socket, SocketAddr)>,
     shutdown: ShutdownHandle,
+    hangup: Hangup,
 }
 
 /// Stops a server from any thread.
@@ -241,7 +242,7 @@ impl Server {
         let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
         let shutdown = ShutdownHandle { doorbells };
-        Ok(Server { config, addresses, listeners, mailboxes, admin, shutdown })
+        Ok(Server { config, addresses, listeners, mailboxes, admin, shutdown, hangup: Hangup::default() })
     }
 
     /// Where it listens, in the order of [`ServerConfig::listen`], with the ports the kernel chose.
@@ -266,6 +267,11 @@ impl Server {
         self.config.core.auth.is_some().then_some(RulesHandle { doorbells })
     }
 
+    /// What is done on SIGHUP, on a thread of its own, where [`Signals::Handled`].
+    pub fn on_hangup(&mut self, act: impl FnMut() + Send + 'static) {
+        self.hangup = Hangup(Some(Box::new(act)));
+    }
+
     /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.
     /// Prints `listening on http://ADDR:PORT/PATH` to stderr for each address once every shard accepts.
     ///
@@ -276,10 +282,10 @@ impl Server {
         B: Backend + 'static,
         F: Fn(ShardId) -> B + Send + Clone + 'static,
     {
-        let Server { config, addresses, listeners, mut mailboxes, admin, shutdown } = self;
+        let Server { config, addresses, listeners, mut mailboxes, admin, shutdown, hangup } = self;
         let _control = match config.signals {
             Signals::Handled => {
-                let control = signals::control(shutdown.doorbells.clone());
+                let control = signals::control(shutdown.doorbells.clone(), hangup);
                 Some(control.map_err(host("signal handlers"))?)
             }
             Signals::Left => None,
