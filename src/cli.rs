@@ -421,9 +421,9 @@ struct Serve {
     child_grace: Millis,
 
     /// What running calls get to finish after SIGTERM or SIGINT
-    #[arg(long, env = "MOORLINE_SHUTDOWN_GRACE", value_name = "DURATION", help_heading = OPERATION)]
-    #[arg(default_value_t = Millis(limits::SHUTDOWN_GRACE_MS))]
-    shutdown_grace: Millis,
+    #[arg(long, env = "MOORLINE_DRAIN", value_name = "DURATION", help_heading = OPERATION)]
+    #[arg(default_value_t = Millis(limits::DRAIN_MS))]
+    drain: Millis,
     /// The least severe events that are logged, to stderr
     #[arg(long, env = "MOORLINE_LOG_LEVEL", value_name = "LEVEL", help_heading = OPERATION)]
     #[arg(default_value_t = Verbosity::Info)]
@@ -489,7 +489,7 @@ impl Serve {
             child_dir: self.child_dir.clone(),
             child_start_timeout_ms: self.child_start_timeout.0,
             child_grace_ms: self.child_grace.0,
-            shutdown_grace_ms: self.shutdown_grace.0,
+            drain_ms: self.drain.0,
             log_level: self.log_level,
             log_format: self.log_format,
         }

@@ -133,7 +133,7 @@ pub struct Config {
 
     // --- Operation ---
     /// What running calls get to finish after a stop signal.
-    pub shutdown_grace_ms: u64,
+    pub drain_ms: u64,
     /// The least severe events that are logged.
     pub log_level: Verbosity,
     /// How they are written.
@@ -185,7 +185,7 @@ impl Config {
             child_dir: None,
             child_start_timeout_ms: limits::CHILD_START_TIMEOUT_MS,
             child_grace_ms: limits::CHILD_GRACE_MS,
-            shutdown_grace_ms: limits::SHUTDOWN_GRACE_MS,
+            drain_ms: limits::DRAIN_MS,
             log_level: Verbosity::Info,
             log_format: LogFormat::Text,
         }
@@ -366,7 +366,7 @@ impl Config {
             listen: self.listen.clone(),
             admin_listen: self.admin_listen,
             ring_entries: self.ring_entries,
-            shutdown_grace: Duration::from_millis(self.shutdown_grace_ms),
+            drain: Duration::from_millis(self.drain_ms),
             children_max: self.children_allowed(),
             signals: Signals::Handled,
             ..ServerConfig::new(self.core(policy))
@@ -454,7 +454,7 @@ impl Config {
             ("child-dir", self.child_dir.as_ref().map_or(".".into(), |dir| dir.display().to_string())),
             ("child-start-timeout", ms(self.child_start_timeout_ms)),
             ("child-grace", ms(self.child_grace_ms)),
-            ("shutdown-grace", ms(self.shutdown_grace_ms)),
+            ("drain", ms(self.drain_ms)),
             ("log-level", name_of(self.log_level)),
             ("log-format", name_of(self.log_format)),
         ]);
@@ -747,7 +747,9 @@ choices! {
 impl Inherit {
     fn admits(self, name: &OsStr) -> bool {
         const BASIC: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
-        let is_ours = name.as_encoded_bytes().starts_with(b"MOORLINE_");
+        // What a supervisor says to this process is for no other.
+        const OURS: [&[u8]; 4] = [b"MOORLINE_", b"LISTEN_", b"WATCHDOG_", b"NOTIFY_SOCKET"];
+        let is_ours = OURS.iter().any(|ours| name.as_encoded_bytes().starts_with(ours));
         match self {
             Inherit::All => !is_ours,
             Inherit::Basic => BASIC.iter().any(|basic| name == *basic),
@@ -981,7 +983,7 @@ mod tests {
         config.keep_alive_ms = 0;
         config.sse_after_ms = 0;
         config.retry_ms = 0;
-        config.shutdown_grace_ms = 0;
+        config.drain_ms = 0;
         config.validated(&MACHINE).unwrap();
     }
 

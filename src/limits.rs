@@ -111,8 +111,12 @@ pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 pub const RETRY_MS: u64 = 3_000;
 /// What an orderly end waits for the peer's own close.
 pub const LINGER_MS: u64 = 2_000;
-/// What running calls get to finish after a stop signal (`--shutdown-grace`).
-pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
+/// What a stop may take (`--drain`): listener streams end over the first half of it, running calls have all of it.
+pub const DRAIN_MS: u64 = 10_000;
+/// Listener streams a shard that stops ends in a second, at least: few of them do not take the time that many need.
+pub const DRAIN_ENDS_PER_S_MIN: u64 = 1_000;
+/// The pace of a stop: streams end in groups this far apart, and shards look this often whether the others have finished.
+pub const DRAIN_STEP_MS: u64 = 20;
 /// Input dropped during an orderly end before it becomes a hard one.
 pub const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// `Retry-After` of a 503, in seconds.

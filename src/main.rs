@@ -9,9 +9,10 @@ use moorline::{
     config::{AuthConfig, Config, LogFormat, Machine, Verbosity},
     core::auth::Authenticator,
     doctor::Report,
-    server::{RulesHandle, Server},
+    server::{self, RulesHandle, Server, StartError},
 };
 use std::io::{IsTerminal as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,8 +38,14 @@ fn main() -> ExitCode {
 }
 
 fn start(typed: &Typed) -> Result<()> {
+    // Before anything else opens files.
+    let sockets = server::handed_sockets()?;
     let machine = Machine::read();
-    let config = match typed.config(&machine).validated(&machine) {
+    let mut config = typed.config(&machine);
+    if !sockets.is_empty() {
+        config.listen = server::addresses_of(&sockets).map_err(StartError::Handed)?;
+    }
+    let config = match config.validated(&machine) {
         Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
@@ -52,7 +59,7 @@ fn start(typed: &Typed) -> Result<()> {
         }
         Purpose::Serve => {
             start_log(&config);
-            run(&config, rules)
+            run(&config, sockets, rules)
         }
     }
 }
@@ -72,11 +79,11 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config, rules: Option<Authenticator>) -> Result<()> {
+fn run(config: &Config, sockets: Vec<TcpListener>, rules: Option<Authenticator>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
     let mut server = config.server()?;
     server.core.auth = rules.map(Arc::new);
-    let mut server = Server::bind(server)?;
+    let mut server = Server::bind_on(server, sockets)?;
     if let Some(handle) = server.rules_handle() {
         let auth = config.auth.clone();
         server.on_hangup(move || read_rules_again(&auth, &handle));

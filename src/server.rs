@@ -7,19 +7,21 @@
 use crate::{
     admin::{self, AllListen},
     core::{ShardId, auth::Authenticator, census::Census, config::CoreConfig},
-    limits::{RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX, SHUTDOWN_GRACE_MS},
+    limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
-        driver::{self, Parts},
-        files, listen,
-        mailbox::{self, Doorbell, Mailbox, Phase},
+        doorbell::{Doorbell, Phase},
+        driver::{self, Farewell, Parts},
+        files,
+        listen::{self, Bound},
+        mailbox::{self, Mailbox},
         signals::{self, Hangup},
+        supervisor,
     },
 };
 use std::{
     fs, io,
-    net::SocketAddr,
-    os::fd::OwnedFd,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -39,7 +41,7 @@ pub struct ServerConfig {
     /// Submission queue entries of each ring, a power of two.
     pub ring_entries: u32,
     /// How long running calls may take to finish after [`ShutdownHandle::drain`].
-    pub shutdown_grace: Duration,
+    pub drain: Duration,
     /// Processes the backend may have besides this one: each needs a few descriptors.
     pub children_max: usize,
     /// Who handles SIGTERM and SIGINT.
@@ -49,10 +51,11 @@ pub struct ServerConfig {
     pub core: CoreConfig,
 }
 
-/// Who handles SIGTERM and SIGINT.
+/// Who handles SIGTERM and SIGINT, and speaks with whoever supervises the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// The server: the first drains it, the second ends the process.
+    /// The server: the first drains it, the second ends the process. A supervisor behind `NOTIFY_SOCKET` is told when it
+    /// is ready and when it stops, and its watchdog is fed while all threads take their turns.
     Handled,
     /// The embedding program.
     Left,
@@ -65,7 +68,7 @@ impl ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             admin_listen: None,
             ring_entries: RING_ENTRIES,
-            shutdown_grace: Duration::from_millis(SHUTDOWN_GRACE_MS),
+            drain: Duration::from_millis(DRAIN_MS),
             children_max: 0,
             signals: Signals::Left,
             core,
@@ -108,6 +111,9 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// What was handed over is no listening socket.
+    #[error("cannot listen on what LISTEN_FDS hands over: {0}; correct the socket unit")]
+    Handed(io::Error),
     /// The admin listener has no authentication: only this machine may reach it.
     #[error("the admin listener must be on a loopback address, not {0}; correct --admin-listen")]
     AdminAddress(SocketAddr),
@@ -179,7 +185,7 @@ pub struct Server {
     config: ServerConfig,
     addresses: Vec<SocketAddr>,
     /// By shard, one per address.
-    listeners: Vec<Vec<OwnedFd>>,
+    listeners: Vec<Vec<Bound>>,
     mailboxes: Vec<Mailbox>,
     admin: Option<(admin::Socket, SocketAddr)>,
     shutdown: ShutdownHandle,
@@ -210,7 +216,7 @@ impl RulesHandle {
 
 impl ShutdownHandle {
     /// Accepts nobody from now on and ends when running calls have finished, at the latest after
-    /// [`ServerConfig::shutdown_grace`]. [`Server::run`] returns then.
+    /// [`ServerConfig::drain`]. [`Server::run`] returns then.
     pub fn drain(&self) {
         self.advance(Phase::Drain);
     }
@@ -233,11 +239,29 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bind(mut config: ServerConfig) -> Result<Server, StartError> {
+    pub fn bind(config: ServerConfig) -> Result<Server, StartError> {
+        Server::bind_on(config, Vec::new())
+    }
+
+    /// The same on sockets that listen already, if there are any: they take the place of [`ServerConfig::listen`]. All
+    /// threads take connections from each of them, where without they would have one each; and whoever still waits in
+    /// their backlogs when the server ends waits for the next one.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bind_on(mut config: ServerConfig, sockets: Vec<TcpListener>) -> Result<Server, StartError> {
+        if !sockets.is_empty() {
+            config.listen = addresses_of(&sockets).map_err(StartError::Handed)?;
+        }
         check(&config)?;
         probe_ring(config.ring_entries)?;
         config.core.connections_max = connections_max(&config)?;
-        let (addresses, listeners) = bind_all(&config)?;
+        let (addresses, listeners) = match sockets.is_empty() {
+            true => bind_all(&config)?,
+            false => {
+                (config.listen.clone(), share_all(sockets, config.core.shards).map_err(StartError::Handed)?)
+            }
+        };
         let admin = config.admin_listen.map(bind_admin).transpose()?;
         let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
@@ -319,7 +343,7 @@ impl Server {
                 mailbox,
                 census: census.clone(),
                 ring_entries: config.ring_entries,
-                grace: config.shutdown_grace,
+                grace: config.drain,
             };
             match start_shard(parts, make_backend.clone(), ready.clone(), shutdown.clone()) {
                 Ok(thread) => threads.push((id, thread)),
@@ -331,11 +355,23 @@ impl Server {
             }
         }
         drop(ready);
+        let mut _watchdog = None;
         if all_ready.iter().count() == threads.len() {
             all_listen.confirm();
-            announce(&addresses, core.policy.endpoint());
+            let where_to = announce(&addresses, core.policy.endpoint());
+            if config.signals == Signals::Handled {
+                supervisor::ready(&where_to);
+                _watchdog = supervisor::watchdog(shutdown.doorbells.clone());
+            }
         }
-        join_all(threads)
+        let farewell = join_all(threads)?;
+        tracing::info!(
+            streams_ended = farewell.streams,
+            sessions_ended = farewell.sessions,
+            calls_cut = farewell.calls_cut,
+            "stopped"
+        );
+        Ok(())
     }
 }
 
@@ -390,11 +426,36 @@ fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
     Ok(config.core.connections_max.min(limit - reserved))
 }
 
-type Bound = (Vec<SocketAddr>, Vec<Vec<OwnedFd>>);
+/// The listening sockets this process was started with (`LISTEN_FDS`), for [`Server::bind_on`]. Call it once, before
+/// anything else opens files.
+///
+/// # Errors
+/// [`StartError::Handed`] if one of them is no listening TCP socket.
+pub fn handed_sockets() -> Result<Vec<TcpListener>, StartError> {
+    supervisor::handed_sockets().map_err(StartError::Handed)
+}
 
-fn bind_all(config: &ServerConfig) -> Result<Bound, StartError> {
+/// Where sockets listen.
+///
+/// # Errors
+/// If the system does not know.
+pub fn addresses_of(sockets: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+    sockets.iter().map(TcpListener::local_addr).collect()
+}
+
+fn share_all(sockets: Vec<TcpListener>, shards: u16) -> io::Result<Vec<Vec<Bound>>> {
+    let mut by_shard: Vec<Vec<Bound>> = (0..shards).map(|_| Vec::new()).collect();
+    for socket in sockets {
+        for (listeners, bound) in by_shard.iter_mut().zip(listen::share(socket, shards)?) {
+            listeners.push(bound);
+        }
+    }
+    Ok(by_shard)
+}
+
+fn bind_all(config: &ServerConfig) -> Result<(Vec<SocketAddr>, Vec<Vec<Bound>>), StartError> {
     let mut addresses = Vec::new();
-    let mut by_shard: Vec<Vec<OwnedFd>> = (0..config.core.shards).map(|_| Vec::new()).collect();
+    let mut by_shard: Vec<Vec<Bound>> = (0..config.core.shards).map(|_| Vec::new()).collect();
     for address in &config.listen {
         let (actual, group) = listen::bind_group(*address, config.core.shards)
             .map_err(|error| listen_error(*address, error))?;
@@ -430,7 +491,7 @@ fn host(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |error| StartError::Host { what, error }
 }
 
-type Shard = JoinHandle<io::Result<()>>;
+type Shard = JoinHandle<io::Result<Farewell>>;
 
 fn start_shard<B, F>(
     parts: Parts,
@@ -459,19 +520,23 @@ where
 }
 
 /// Waits for all shards; the first failure is the outcome.
-fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<(), RunError> {
-    let mut outcome = Ok(());
+fn join_all(threads: Vec<(ShardId, Shard)>) -> Result<Farewell, RunError> {
+    let mut outcome = Ok(Farewell::default());
     for (shard, thread) in threads {
         let ended = thread.join().expect("a panic of a shard ends the process");
-        outcome = outcome.and(ended.map_err(|error| RunError::Shard { shard, error }));
+        let ended = ended.map_err(|error| RunError::Shard { shard, error });
+        outcome = outcome.and_then(|farewell| Ok(farewell.plus(ended?)));
     }
     outcome
 }
 
-fn announce(addresses: &[SocketAddr], path: &str) {
-    for address in addresses {
-        eprintln!("listening on http://{address}{path}");
+/// Prints where it listens, and returns it in one line.
+fn announce(addresses: &[SocketAddr], path: &str) -> String {
+    let urls: Vec<_> = addresses.iter().map(|address| format!("http://{address}{path}")).collect();
+    for url in &urls {
+        eprintln!("listening on {url}");
     }
+    format!("listening on {}", urls.join(", "))
 }
 
 #[cfg(test)]
@@ -498,6 +563,7 @@ mod tests {
             StartError::AddressUnavailable(address),
             StartError::AddressForbidden(address),
             StartError::Listen { address, error: error() },
+            StartError::Handed(error()),
             StartError::AdminAddress(address),
             StartError::AdminListen { address, error: error() },
             StartError::RingSwitchedOff(2),

@@ -192,7 +192,8 @@ fn completions_and_the_manual_say_what_the_help_says() {
         let output = command.arg("generate").args(arguments).env_clear().output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        check_text(&format!("generated/{name}"), &text.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+        // Kept where packages take them from.
+        check_text(&format!("../../packaging/generated/{name}"), &text);
     }
     check("generate.txt", &["generate", "generate completions tcsh"]);
 }

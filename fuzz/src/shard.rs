@@ -408,7 +408,7 @@ impl Play {
             op::BROADCAST => self.world.tell(0, Tell::Broadcast(notification(choice))),
             op::DRAIN if choice & 0xf == 0 => {
                 for shard in &mut self.world.shards {
-                    shard.drain();
+                    shard.drain(0, self.world.now);
                 }
                 self.world.settle();
             }

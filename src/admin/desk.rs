@@ -9,7 +9,8 @@ use crate::{
     limits::{LIVE_STREAMS_MAX, PUBLICATION_TIMEOUT_MS, PUBLICATIONS_MAX, STATISTICS_TIMEOUT_MS},
     shell::{
         counters::Statistics,
-        mailbox::{Letter, Mail, Outside, Phase},
+        doorbell::Phase,
+        mailbox::{Letter, Mail, Outside},
     },
 };
 use std::{

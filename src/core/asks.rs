@@ -110,13 +110,15 @@ impl Shard {
         }
     }
 
-    /// Puts a message on the stream of a call. Returns it if the call has none that its client knows how to continue.
+    /// Puts a message on the stream of a call. Returns it if the call has none, or none of which it is known that its
+    /// client can continue it.
     fn write_to_call(&mut self, call: Option<CallSlot>, message: Message, now: Now) -> Option<Message> {
         match call.and_then(|call| self.stream_of_call(call, now)) {
             Some(stream) => {
+                let as_well = self.streams[stream].is_doubtful().then(|| message.clone());
                 self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
-                None
+                as_well
             }
             None => Some(message),
         }

@@ -15,6 +15,7 @@ use super::{
     ids::EventId,
     jsonrpc::{self, Body, EnvelopeError, InitializeParams, Message, Meta, RpcError},
     queue::{self, Class},
+    recovery::Origin,
     refusals::SERVER_ERROR,
     request::{ReplyFacts, Request, SessionField},
     seam::*,
@@ -664,7 +665,13 @@ impl Shard {
             Form::Stream(stream) => {
                 let stream = *stream;
                 let payload = Rc::new(sse::payload(&parts.concat()));
-                self.log_message(stream, queue::Message { class: Class::Response, payload }, now);
+                let message = queue::Message { class: Class::Response, payload };
+                let owner = &self.streams[stream];
+                if owner.is_doubtful() {
+                    let origin = Origin::Doubtful(owner.number);
+                    self.reply_lost(owner.session, message.clone(), origin, now);
+                }
+                self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
             }
             Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => {
@@ -708,7 +715,7 @@ impl Shard {
 
     pub(super) fn json_lost(&mut self, session: SessionSlot, json: &[u8], now: Now) {
         let message = queue::Message { class: Class::Response, payload: Rc::new(sse::payload(json)) };
-        self.reply_lost(session, message, now);
+        self.reply_lost(session, message, Origin::Nameless, now);
     }
 
     /// The reply's connection and facts, taken out: it is being answered.

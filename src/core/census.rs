@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Census {
     connections: AtomicUsize,
     sessions: AtomicUsize,
+    /// Shards whose drain is not complete.
+    unfinished_shards: AtomicUsize,
 }
 
 impl Census {
@@ -26,6 +28,23 @@ impl Census {
     /// Sessions at present.
     pub fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shard_began(&self) {
+        self.unfinished_shards.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn shard_finished(&self) {
+        leave(&self.unfinished_shards);
+    }
+
+    /// It had finished, and was asked for something again.
+    pub(super) fn shard_resumed(&self) {
+        self.shard_began();
+    }
+
+    pub(super) fn all_shards_finished(&self) -> bool {
+        self.unfinished_shards.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn enter_connection(&self, max: usize) -> Result<(), Full> {

@@ -15,15 +15,15 @@ use super::{
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
-    stream::{Attachment, EndOfStream, Trust},
+    stream::{Attachment, Trust},
     table::{ConnSlot, CredentialSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 
-/// How long after a JSON reply the kernel is asked whether it arrived; until then its bytes are kept.
-const ACK_CHECK_MS: u64 = 1_000;
+/// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
+pub(super) const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 /// Emptied places of input kept for reuse: most are in use for the length of one turn.
@@ -164,6 +164,15 @@ impl Conn {
             Comment::None | Comment::Due => 0,
         };
         self.written + (comment + self.output_bytes()) as u64
+    }
+
+    /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
+    pub(super) fn lent_offset(&self) -> u64 {
+        let comment = match self.comment {
+            Comment::Lent => sse::comment(self.transfer).len(),
+            Comment::None | Comment::Due => 0,
+        };
+        self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
     }
 
     /// The offset up to which everything has arrived, when this much of what was written has not.
@@ -842,18 +851,5 @@ impl Shard {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
         self.conns[conn].trailing = Some(stream);
-    }
-
-    /// Ends everything on this connection that a stop of the server ends.
-    pub(super) fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
-        match self.conns[conn].state {
-            State::Idle => self.close_conn(conn, Ending::Gone),
-            State::Streaming(stream)
-                if self.streams[stream].via.is_get() && self.streams[stream].post.is_none() =>
-            {
-                self.end_stream(stream, EndOfStream::Drain, now);
-            }
-            _ => {}
-        }
     }
 }

@@ -66,6 +66,8 @@ counters! {
     sessions_revoked
     /// Sessions ended because the server stopped.
     sessions_stopped
+    /// Listener streams ended because the server stops.
+    streams_drained
     /// Requests that named no session of this server.
     sessions_unknown
     /// Calls given to the backend.

@@ -59,6 +59,12 @@ impl Shard {
         now: Now,
     ) -> Result<(), Refusal> {
         let wanted = self.wanted_stream(session, request.cursor)?;
+        if self.draining() && !matches!(wanted, Wanted::Request(_)) {
+            return Err(Refusal::draining());
+        }
+        if let Wanted::Request(cursor) | Wanted::FallenThrough(cursor) = wanted {
+            self.forget_named(session, cursor.stream);
+        }
         self.make_place(session, wanted, now)?;
         self.touch_session(session, now);
         let stream = self.stream_for(session, wanted, now);
@@ -204,6 +210,7 @@ impl Shard {
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
             self.conns[conn].trailing = None;
             self.streams[stream].attachment = Attachment::None;
+            self.forget_copies(stream);
             self.release_claims(stream, now);
         }
         if let Some(left_over) = self.release_conn(stream, now) {
@@ -310,7 +317,7 @@ impl Shard {
     }
 
     /// Lower is promoted first.
-    fn reluctance(&self, stream: StreamSlot) -> u8 {
+    pub(super) fn reluctance(&self, stream: StreamSlot) -> u8 {
         let entry = &self.streams[stream];
         match (entry.standing(), entry.role) {
             (Trust::Demoted, _) => 2,
@@ -320,8 +327,7 @@ impl Shard {
     }
 
     fn take_over(&mut self, former: StreamSlot, newcomer: StreamSlot, now: Now) {
-        if let Some(conn) = self.streams[former].live_conn() {
-            self.retract_output(conn);
+        if let Some(conn) = self.retract_stream(former, now) {
             self.effects.push_back(Effect::Measure(self.conn_key(conn)));
         }
         self.demote(former);
@@ -401,8 +407,7 @@ impl Shard {
             self.best_listener(session).filter(|best| self.streams[*best].standing() != Trust::Demoted);
         let primary = self.sessions[session].primary.filter(|primary| *primary != stream);
         let Some(heir) = primary.or(better) else { return };
-        if let Some(conn) = self.streams[stream].live_conn() {
-            self.retract_output(conn);
+        if self.retract_stream(stream, now).is_some() {
             self.demote(stream);
         }
         self.release_claims(stream, now);
@@ -411,6 +416,15 @@ impl Shard {
             self.counters.primaries_promoted += 1;
         }
         self.make_primary(heir, now);
+    }
+
+    /// Takes back what the kernel was not given of a stream that stays on its connection, which is returned.
+    fn retract_stream(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
+        let conn = self.streams[stream].live_conn()?;
+        self.retract_output(conn);
+        let offset = self.conns[conn].queued_offset();
+        self.claims_retracted(stream, offset, now);
+        Some(conn)
     }
 
     /// Distrusts a stream until its peer acknowledges more than was queued for it by now.

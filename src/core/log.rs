@@ -159,11 +159,12 @@ impl Log {
         self.events.front().map(|event| event.at_ms)
     }
 
-    /// Removes what was logged at or before `limit_ms`, unless it is still to be written to an attachment.
-    pub(super) fn expire(&mut self, limit_ms: u64, unsent: Unsent) -> Removed {
+    /// Removes what was logged at or before `limit_ms`, as far as there is evidence that it arrived or nobody is left to
+    /// give it.
+    pub(super) fn expire(&mut self, limit_ms: u64, unproven: Unproven) -> Removed {
         let mut removed = Removed::default();
         let is_over = |event: &Event| {
-            event.at_ms <= limit_ms && (unsent == Unsent::Expires || event.delivery != Delivery::Unsent)
+            event.at_ms <= limit_ms && (unproven == Unproven::Expires || event.delivery == Delivery::Acked)
         };
         while self.events.front().is_some_and(is_over)
             && let Some(event) = self.events.pop_front()
@@ -202,9 +203,9 @@ impl Log {
     }
 }
 
-/// Whether expiry takes events that were not written yet.
+/// Whether expiry takes events that are not known to have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum Unproven {
     Expires,
     Stays,
 }
@@ -283,10 +284,13 @@ mod tests {
 
     #[test]
     fn expiry_spares_what_an_attachment_has_still_to_get() {
-        let mut log = log(&[Class::Other, Class::Other]);
-        log.next_unsent().expect("two").delivery = Delivery::Written { end: 1 };
-        assert_eq!(log.expire(2, Unsent::Stays).events, 1);
-        assert_eq!(log.expire(2, Unsent::Expires).events, 1);
+        let mut log = log(&[Class::Other, Class::Other, Class::Other]);
+        for end in [1, 2] {
+            log.next_unsent().expect("three").delivery = Delivery::Written { end };
+        }
+        log.acknowledge(1);
+        assert_eq!(log.expire(3, Unproven::Stays).events, 1);
+        assert_eq!(log.expire(3, Unproven::Expires).events, 2);
         assert!(log.is_empty());
     }
 

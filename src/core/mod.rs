@@ -16,6 +16,7 @@ pub mod census;
 pub mod config;
 mod conn;
 pub mod counters;
+mod drain;
 pub mod http;
 pub mod ids;
 mod invariants;

@@ -54,6 +54,11 @@ impl Output {
         self.bytes
     }
 
+    /// Bytes that are with the kernel, taken or not.
+    pub(super) fn lent(&self) -> usize {
+        self.lent
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

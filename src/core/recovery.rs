@@ -4,8 +4,9 @@
 //! plain GET gets the response, without an id, before anything else. Owns those responses, bounded like the logs and
 //! kept no longer; exists only while it holds something.
 //!
-//! Invariants: a response is claimed by one stream at a time; it is given up only with evidence that it arrived, by age,
-//! or for want of room; a reply of which there is no doubt never gets here, nor that to `initialize`.
+//! Invariants: a response is claimed by one stream at a time, and written at most once to an attachment; it is given up
+//! only with evidence that it arrived or that its client can ask for it by name, by age, or for want of room; a reply of
+//! which there is no doubt never gets here, nor that to `initialize`.
 
 use super::{
     queue::Message,
@@ -30,24 +31,31 @@ pub(super) struct Recovery {
 struct Lost {
     message: Message,
     at_ms: u64,
-    claim: Claim,
+    origin: Origin,
+    /// The stream that is to write it, or did last.
+    claim: Option<StreamSlot>,
+    /// Where it was written and may still arrive.
+    copies: Vec<Written>,
 }
 
+/// Whether the client may come back for a response by name after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
-    Free,
-    /// A stream will write it.
-    Taken(StreamSlot),
-    /// A stream wrote it; it ends at that offset of its connection.
-    Written(StreamSlot, u64),
+pub(super) enum Origin {
+    Nameless,
+    /// It is in the log of the request stream of that number, too, whose first event id may have arrived.
+    Doubtful(u32),
 }
 
-impl Claim {
-    fn holder(self) -> Option<StreamSlot> {
-        match self {
-            Claim::Free => None,
-            Claim::Taken(stream) | Claim::Written(stream, _) => Some(stream),
-        }
+/// A response queued on an attached stream: it ends at that offset of the stream's connection.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    stream: StreamSlot,
+    end: u64,
+}
+
+impl Lost {
+    fn is_on(&self, stream: StreamSlot) -> bool {
+        self.copies.iter().any(|copy| copy.stream == stream)
     }
 }
 
@@ -67,15 +75,16 @@ impl Recovery {
         self.replies.is_empty()
     }
 
-    /// Whether every claim is held by a stream for which `live` is true.
+    /// Whether `live` is true of every stream that holds a claim or a copy.
     pub(super) fn claims_hold(&self, live: impl Fn(StreamSlot) -> bool) -> bool {
-        self.replies.iter().filter_map(|lost| lost.claim.holder()).all(live)
+        let copies = self.replies.iter().flat_map(|lost| &lost.copies).map(|copy| copy.stream);
+        self.replies.iter().filter_map(|lost| lost.claim).chain(copies).all(live)
     }
 }
 
 impl Shard {
-    /// Keeps a response that may not have arrived and of which the client knows no event id.
-    pub(super) fn reply_lost(&mut self, session: SessionSlot, message: Message, now: Now) {
+    /// Keeps a response that may not have arrived and of which the client may know no event id.
+    pub(super) fn reply_lost(&mut self, session: SessionSlot, message: Message, origin: Origin, now: Now) {
         self.counters.replies_lost += 1;
         if !self.config.fresh_get_fallback {
             return;
@@ -83,7 +92,7 @@ impl Shard {
         let (events_max, bytes_max) = (self.config.replay_events_max, self.config.replay_bytes_max);
         let recovery = self.sessions[session].recovery.get_or_insert_default();
         recovery.bytes += message.payload.len();
-        recovery.replies.push_back(Lost { message, at_ms: now.ms, claim: Claim::Free });
+        recovery.replies.push_back(Lost { message, at_ms: now.ms, origin, claim: None, copies: Vec::new() });
         while recovery.replies.len() > 1
             && (recovery.replies.len() > events_max || recovery.bytes > bytes_max)
         {
@@ -97,8 +106,8 @@ impl Shard {
     pub(super) fn claim_replies(&mut self, stream: StreamSlot) {
         let session = self.streams[stream].session;
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        for lost in recovery.replies.iter_mut().filter(|lost| lost.claim == Claim::Free) {
-            lost.claim = Claim::Taken(stream);
+        for lost in recovery.replies.iter_mut().filter(|lost| lost.claim.is_none()) {
+            lost.claim = Some(stream);
         }
     }
 
@@ -113,44 +122,79 @@ impl Shard {
         let end = self.queue_frame(conn, pieces, now);
         self.counters.replies_recovered += 1;
         if let Some(lost) = self.claimed(session, stream) {
-            lost.claim = Claim::Written(stream, end);
+            lost.copies.push(Written { stream, end });
         }
         true
     }
 
     fn claimed(&mut self, session: SessionSlot, stream: StreamSlot) -> Option<&mut Lost> {
         let recovery = self.sessions[session].recovery.as_mut()?;
-        recovery.replies.iter_mut().find(|lost| lost.claim == Claim::Taken(stream))
+        recovery.replies.iter_mut().find(|lost| lost.claim == Some(stream) && !lost.is_on(stream))
     }
 
     /// Everything up to `offset` of the stream's connection has arrived.
     pub(super) fn acknowledge_claimed(&mut self, stream: StreamSlot, offset: u64) {
         let session = self.streams[stream].session;
-        let arrived = |lost: &Lost| matches!(lost.claim, Claim::Written(holder, end) if holder == stream && end <= offset);
-        self.forget_replies(session, arrived);
+        let has_arrived = |copy: &Written| copy.stream == stream && copy.end <= offset;
+        self.forget_replies(session, |lost| lost.copies.iter().any(has_arrived));
     }
 
-    /// The stream is gone: what it claimed and did not deliver goes to the plain GET that waits longest, or to the
-    /// next that comes.
+    /// The client named a request stream: it asks for the rest of it there.
+    pub(super) fn forget_named(&mut self, session: SessionSlot, number: u32) {
+        self.forget_replies(session, |lost| lost.origin == Origin::Doubtful(number));
+    }
+
+    /// The stream has left its connection: nothing that it wrote there will be heard of any more.
+    pub(super) fn forget_copies(&mut self, stream: StreamSlot) {
+        self.keep_copies(stream, |_| false);
+    }
+
+    /// Frames behind `offset` were taken back from the stream's connection: the responses among them go elsewhere.
+    pub(super) fn claims_retracted(&mut self, stream: StreamSlot, offset: u64, now: Now) {
+        self.keep_copies(stream, |end| end <= offset);
+        self.pass_on_claims(stream, |lost| !lost.is_on(stream), now);
+    }
+
+    /// The stream is gone or in doubt: what it claimed and did not deliver goes to another plain GET, or to the next that
+    /// comes.
     pub(super) fn release_claims(&mut self, stream: StreamSlot, now: Now) {
+        self.pass_on_claims(stream, |_| true, now);
+    }
+
+    fn pass_on_claims(&mut self, stream: StreamSlot, which: impl Fn(&Lost) -> bool, now: Now) {
         let session = self.streams[stream].session;
-        let heir = self.next_plain_get(session, stream);
-        let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        for lost in recovery.replies.iter_mut().filter(|lost| lost.claim.holder() == Some(stream)) {
-            lost.claim = heir.map_or(Claim::Free, Claim::Taken);
+        if self.sessions[session].recovery.is_none() {
+            return;
         }
-        if let Some(heir) = heir {
+        let heirs = self.other_plain_gets(session, stream);
+        let Some(recovery) = &mut self.sessions[session].recovery else { return };
+        for lost in recovery.replies.iter_mut().filter(|lost| lost.claim == Some(stream) && which(lost)) {
+            lost.claim = heirs.iter().copied().find(|heir| !lost.is_on(*heir));
+        }
+        for heir in heirs {
             self.pump_stream(heir, now);
         }
     }
 
-    fn next_plain_get(&self, session: SessionSlot, not: StreamSlot) -> Option<StreamSlot> {
-        self.streams_of(session)
-            .filter(|slot| {
-                let stream = &self.streams[*slot];
-                *slot != not && stream.via == Via::PlainGet && stream.live_conn().is_some()
-            })
-            .last()
+    fn keep_copies(&mut self, stream: StreamSlot, stays: impl Fn(u64) -> bool) {
+        let session = self.streams[stream].session;
+        let Some(recovery) = &mut self.sessions[session].recovery else { return };
+        for lost in &mut recovery.replies {
+            lost.copies.retain(|copy| copy.stream != stream || stays(copy.end));
+        }
+    }
+
+    /// The live plain GETs beside that stream: those whose peers are not in doubt before others, and of each the one that
+    /// waits longest first.
+    fn other_plain_gets(&self, session: SessionSlot, not: StreamSlot) -> Vec<StreamSlot> {
+        let is_plain = |slot: &StreamSlot| {
+            let stream = &self.streams[*slot];
+            *slot != not && stream.via == Via::PlainGet && stream.live_conn().is_some()
+        };
+        let mut gets: Vec<_> = self.streams_of(session).filter(is_plain).collect();
+        gets.reverse();
+        gets.sort_by_key(|slot| self.reluctance(*slot));
+        gets
     }
 
     /// Replies have been kept long enough.

@@ -288,12 +288,7 @@ impl Shard {
     }
 
     fn listen(&mut self, conn: ConnSlot, session: SessionSlot, request: &Request, now: Now) {
-        let outcome = if self.draining() {
-            Err(Refusal::draining())
-        } else {
-            self.open_listener(conn, request, session, now)
-        };
-        if let Err(refusal) = outcome {
+        if let Err(refusal) = self.open_listener(conn, request, session, now) {
             self.refuse(conn, &request.reply, &refusal, now);
         }
     }

@@ -14,6 +14,7 @@ use super::{
     config::CoreConfig,
     conn::Conn,
     counters::Counters,
+    drain::Drain,
     http::DateText,
     ids::Generations,
     output::Output,
@@ -60,6 +61,8 @@ pub struct Shard {
     pub(super) broadcasts: VecDeque<Broadcast>,
     pub(super) subscriptions: Subscriptions,
     pub(super) drain: Option<Drain>,
+    /// When timers were last expired.
+    ticked_ms: u64,
 }
 
 /// Whose deadline a timer is.
@@ -98,13 +101,6 @@ impl Broadcast {
         let is_untold = self.next == 0 && self.publication.is_none();
         is_untold && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
     }
-}
-
-/// A stop under way: the next connection slot to look at, and the next session slot once all sessions end.
-#[derive(Debug)]
-pub(super) struct Drain {
-    next: usize,
-    next_session: Option<usize>,
 }
 
 /// The result of [`Shard::connect`].
@@ -186,6 +182,7 @@ impl Shard {
         now: Now,
     ) -> Self {
         let (conns, sessions) = capacities(&config);
+        census.shard_began();
         Shard {
             id,
             census,
@@ -210,6 +207,7 @@ impl Shard {
             broadcasts: VecDeque::new(),
             subscriptions: Subscriptions::default(),
             drain: None,
+            ticked_ms: now.ms,
             config,
         }
     }
@@ -390,24 +388,12 @@ impl Shard {
         }
     }
 
-    /// Starts to stop: new sessions and listeners are refused, listener streams end, running calls finish.
-    pub fn drain(&mut self) {
-        if self.drain.is_none() {
-            self.drain = Some(Drain { next: 0, next_session: None });
-        }
-    }
-
-    /// Goes on with a drain that has taken long enough: every session ends, and with it what still runs.
-    pub fn end_sessions(&mut self) {
-        if let Some(drain) = &mut self.drain {
-            drain.next_session.get_or_insert(0);
-        }
-    }
-
     /// Expires due timers, looking at no more than `budget`. Call it every turn; as long as
     /// [`next_deadline_ms`](Self::next_deadline_ms) is not in the future there is more to expire.
     pub fn tick(&mut self, now: Now, budget: usize) {
         self.keep_date(now);
+        self.ticked_ms = now.ms;
+        self.advance_drain(now);
         let mut budget = budget;
         while let Some(expired) = self.wheel.pop_due(now.ms, &mut budget) {
             match expired.owner {
@@ -441,12 +427,7 @@ impl Shard {
 
     /// Whether [`pump`](Self::pump) has something to do.
     pub fn has_broadcasts(&self) -> bool {
-        !self.broadcasts.is_empty()
-            || self.is_sweeping()
-            || self.drain.as_ref().is_some_and(|drain| {
-                let to_end = |next: usize| next < self.sessions.index_end();
-                drain.next < self.conns.index_end() || drain.next_session.is_some_and(to_end)
-            })
+        !self.broadcasts.is_empty() || self.is_sweeping() || self.drain_is_due()
     }
 
     /// Goes on with broadcasts, with a drain, and with what new rules of admission end: looks at no more than `budget` sessions or connections.
@@ -500,12 +481,8 @@ impl Shard {
 
     /// The earliest deadline in milliseconds of [`Now::ms`], or `None` when no timer is armed.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        self.wheel.next_deadline_ms()
-    }
-
-    /// Whether a drain is complete: everything looked at, no call in flight, nothing left to write.
-    pub fn is_drained(&self) -> bool {
-        self.draining() && !self.has_broadcasts() && self.calls.is_empty() && self.with_output.is_empty()
+        let drain = self.drain_deadline_ms(self.ticked_ms);
+        [self.wheel.next_deadline_ms(), drain].into_iter().flatten().min()
     }
 
     /// This shard's index.
@@ -541,10 +518,6 @@ impl Shard {
     }
 
     // --- For the modules beside ----------------------------------------------------------------
-
-    pub(super) fn draining(&self) -> bool {
-        self.drain.is_some()
-    }
 
     pub(super) fn ask(&mut self, ask: Ask) {
         self.effects.push_back(Effect::Ask(ask));
@@ -631,33 +604,6 @@ impl Shard {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
             let fate = self.notify_session(slot, &kind, message, now);
             self.count_broadcast(fate);
-        }
-    }
-
-    fn pump_drain(&mut self, budget: &mut usize, now: Now) {
-        let end = self.conns.index_end();
-        while *budget > 0
-            && let Some(drain) = &mut self.drain
-            && drain.next < end
-        {
-            let index = drain.next;
-            drain.next += 1;
-            *budget -= 1;
-            if let Some((conn, _)) = self.conns.at(index) {
-                self.drain_conn(conn, now);
-            }
-        }
-        let end = self.sessions.index_end();
-        while *budget > 0
-            && let Some(Drain { next_session: Some(next), .. }) = &mut self.drain
-            && *next < end
-        {
-            let index = *next;
-            *next += 1;
-            *budget -= 1;
-            if let Some((session, _)) = self.sessions.at(index) {
-                self.end_session(session, SessionEnd::Stopped, now);
-            }
         }
     }
 }

@@ -9,10 +9,11 @@
 //! also after the entry was forgotten.
 
 use super::{
-    conn::{Afterwards, State},
+    conn::{ACK_CHECK_MS, Afterwards, State},
     ids::{EventId, StreamKind},
-    log::{Log, Removed, Responses, Unsent},
+    log::{Event, Log, Removed, Responses, Unproven},
     queue::{Class, Message},
+    recovery::Origin,
     seam::*,
     shard::{Deadline, Shard},
     sse,
@@ -47,7 +48,8 @@ pub(super) struct Stream {
     pub(super) timer: Option<TimerId>,
     /// A response was evicted before there was evidence of its arrival.
     pub(super) response: ResponseKept,
-    /// The connection offset at which the first event id ends that the client may not have got; 0 once it has one.
+    /// The connection offset at which the first event id ends that the client may not have got; 0 once it has one,
+    /// [`NAMELESS`] or [`DOUBTFUL`].
     pub(super) unnamed_until: u64,
 }
 
@@ -92,6 +94,8 @@ impl Via {
 
 /// No event id was written to the client yet.
 const NAMELESS: u64 = u64::MAX;
+/// The connection ended before it was known whether the first event id arrived.
+const DOUBTFUL: u64 = u64::MAX - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
@@ -165,6 +169,12 @@ impl Stream {
     /// Whether an event id was written to the client.
     pub(super) fn has_been_named(&self) -> bool {
         self.unnamed_until != NAMELESS
+    }
+
+    /// Whether its client may or may not know an event id of it: it is kept for a cursor, and its responses for a plain
+    /// GET, too.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.unnamed_until == DOUBTFUL
     }
 
     /// Whether listener messages may be written to it.
@@ -344,6 +354,10 @@ impl Shard {
         }
         let entry = &mut self.streams[stream];
         let session = entry.session;
+        let lent = match entry.attachment {
+            Attachment::Live(conn) | Attachment::Ending(conn) => self.conns[conn].lent_offset(),
+            Attachment::None => offset,
+        };
         entry.attachment = Attachment::None;
         entry.probe = None;
         if let Some(log) = &mut entry.log {
@@ -353,10 +367,14 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
-        if entry.unnamed_until > 0 {
+        if entry.unnamed_until > lent {
             return self.abandon_stream(stream, now);
         }
+        if entry.unnamed_until > 0 {
+            self.doubt_name(stream, now);
+        }
         self.acknowledge_claimed(stream, offset);
+        self.forget_copies(stream);
         self.release_claims(stream, now);
         self.settle_unacked(stream, now);
         self.elect(session, now);
@@ -376,6 +394,27 @@ impl Shard {
         }
     }
 
+    /// The connection ended before it was known whether the client got a name for the stream. It may come back with a
+    /// cursor, or never be able to: the log stays, responses are kept for a plain GET, too, and requests to the client
+    /// go to the listener as well.
+    fn doubt_name(&mut self, stream: StreamSlot, now: Now) {
+        let entry = &mut self.streams[stream];
+        entry.unnamed_until = DOUBTFUL;
+        let (session, number) = (entry.session, entry.number);
+        let unacked = |event: &&Event| event.delivery != Delivery::Acked;
+        let log = entry.log.iter().flat_map(|log| log.iter());
+        let messages: Vec<_> = log.filter(unacked).map(|event| event.message.clone()).collect();
+        for message in messages {
+            match message.class {
+                Class::Response => self.reply_lost(session, message, Origin::Doubtful(number), now),
+                Class::Request(_) => {
+                    self.announce(session, message, now);
+                }
+                Class::Signal(_) | Class::Progress | Class::Log | Class::Other => {}
+            }
+        }
+    }
+
     /// The stream is gone and its client never got a name for it: no cursor can ask for the rest. Its responses are
     /// kept for a plain GET, requests to the client go to the listener, and what is still to come is no stream's.
     fn abandon_stream(&mut self, stream: StreamSlot, now: Now) {
@@ -385,7 +424,7 @@ impl Shard {
         }
         for message in self.take_unacked(stream) {
             match message.class {
-                Class::Response => self.reply_lost(session, message, now),
+                Class::Response => self.reply_lost(session, message, Origin::Nameless, now),
                 Class::Request(_) => {
                     self.announce(session, message, now);
                 }
@@ -400,6 +439,7 @@ impl Shard {
     /// Takes the stream off its connection, which stays open, and returns it: it is continued elsewhere.
     pub(super) fn release_conn(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
         let conn = self.streams[stream].live_conn()?;
+        self.forget_copies(stream);
         self.release_claims(stream, now);
         self.leave_lists(stream);
         self.retract_output(conn);
@@ -561,10 +601,10 @@ impl Shard {
         }
     }
 
-    fn retry_at_end(&self, end: EndOfStream) -> Option<u64> {
+    fn retry_at_end(&mut self, end: EndOfStream) -> Option<u64> {
         match end {
             EndOfStream::Early(retry_ms) => Some(retry_ms),
-            EndOfStream::Drain => Some(self.config.retry_ms),
+            EndOfStream::Drain => Some(self.drained_retry_ms()),
             EndOfStream::Complete
             | EndOfStream::WithSession
             | EndOfStream::Displaced
@@ -597,9 +637,9 @@ impl Shard {
         self.probe_expired(stream, now);
         let ttl_ms = self.config.replay_ttl_ms;
         let entry = &mut self.streams[stream];
-        let unsent = match entry.attachment {
-            Attachment::Live(_) => Unsent::Stays,
-            Attachment::None | Attachment::Ending(_) => Unsent::Expires,
+        let (conn, unproven) = match entry.attachment {
+            Attachment::Live(conn) | Attachment::Ending(conn) => (Some(conn), Unproven::Stays),
+            Attachment::None => (None, Unproven::Expires),
         };
         let limit_ms = now.ms.saturating_sub(ttl_ms);
         let oldest_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
@@ -609,12 +649,18 @@ impl Shard {
         }
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
-            let removed = log.expire(limit_ms, unsent);
+            let removed = log.expire(limit_ms, unproven);
             self.account_removed(stream, removed);
         }
         let entry = &self.streams[stream];
         let log_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
-        let log_deadline_ms = log_ms.map(|at_ms| (at_ms + ttl_ms).max(now.ms + crate::limits::TICK_MS));
+        let log_deadline_ms = log_ms.map(|at_ms| (at_ms + ttl_ms).max(now.ms + ACK_CHECK_MS));
+        if let Some(conn) = conn.filter(|_| log_ms.is_some_and(|at_ms| at_ms <= limit_ms)) {
+            // Old, and not known to have arrived: it goes, or goes elsewhere, when it is.
+            let key = self.conn_key(conn);
+            self.effects.push_back(Effect::Measure(key));
+        }
+        let entry = &self.streams[stream];
         let probe_deadline_ms =
             entry.probe.as_ref().filter(|probe| probe.deadline_ms > now.ms).map(|probe| probe.deadline_ms);
         if let Some(deadline_ms) = [log_deadline_ms, probe_deadline_ms].into_iter().flatten().min() {

@@ -134,8 +134,8 @@ fn io_uring(ring: Result<(), StartError>, host: &Host) -> Option<Check> {
     let remedy: &[&str] = match &error {
         StartError::RingSwitchedOff(_) => &["sysctl -w kernel.io_uring_disabled=0"],
         StartError::RingForbidden => &[
-            "docker run --security-opt seccomp=packaging/seccomp.json …",
-            "podman run --security-opt seccomp=packaging/seccomp.json …",
+            "docker run --security-opt seccomp=packaging/container/seccomp.json …",
+            "podman run --security-opt seccomp=packaging/container/seccomp.json …",
         ],
         StartError::RingMemory(_) => &[
             "ulimit -l unlimited    # or LimitMEMLOCK=infinity in the service unit, or a higher memory limit",
@@ -445,7 +445,10 @@ mod tests {
         let memory = io::Error::from_raw_os_error(libc::ENOMEM);
         for (error, remedy) in [
             (StartError::RingSwitchedOff(2), "sysctl -w kernel.io_uring_disabled=0"),
-            (StartError::RingForbidden, "docker run --security-opt seccomp=packaging/seccomp.json …"),
+            (
+                StartError::RingForbidden,
+                "docker run --security-opt seccomp=packaging/container/seccomp.json …",
+            ),
             (StartError::RingMemory(memory), "ulimit -l unlimited"),
         ] {
             let report = Report::of(&host(&[]), &MACHINE, Err(error), 1000);

@@ -18,10 +18,11 @@ use super::{
     Backend,
     conn::{Pending, Table},
     counters::{Counters, Statistics},
+    doorbell::{Doorbell, Phase},
     ending::Leaving,
     entropy::SystemEntropy,
-    listen::{Listener, Newcomer},
-    mailbox::{Doorbell, Left, Letter, Mail, Mailbox, Phase},
+    listen::{Bound, Listener, Newcomer},
+    mailbox::{Left, Letter, Mail, Mailbox},
     refuse::Refusals,
     ring::{self, Message, Op, Progress, Source, Word},
 };
@@ -31,8 +32,8 @@ use crate::{
         census::Census, config::CoreConfig, http::reply::BUSY_503, shard::Shard,
     },
     limits::{
-        EXPIRIES_PER_TURN_MAX, LINGER_MS, MAIL_PER_TURN_MAX, MAILBOX_MESSAGES_MAX, READ_BUFFERS_POOLED,
-        RING_COMPLETIONS, SENDS_PER_TURN_MAX,
+        DRAIN_STEP_MS, EXPIRIES_PER_TURN_MAX, LINGER_MS, MAIL_PER_TURN_MAX, MAILBOX_MESSAGES_MAX,
+        READ_BUFFERS_POOLED, RING_COMPLETIONS, SENDS_PER_TURN_MAX,
     },
 };
 use bytes::BytesMut;
@@ -67,7 +68,7 @@ pub(crate) struct Parts {
     /// What its core is told.
     pub(crate) core: Arc<CoreConfig>,
     /// Its listening sockets.
-    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) listeners: Vec<Bound>,
     /// Its ends of the rings to the other shards.
     pub(crate) mailbox: Mailbox,
     /// What all shards count together.
@@ -82,12 +83,16 @@ pub(crate) struct Parts {
 ///
 /// # Errors
 /// If the ring or the runtime cannot be made.
-pub(crate) fn run<B: Backend + 'static>(parts: Parts, backend: B, ready: impl FnOnce()) -> io::Result<()> {
+pub(crate) fn run<B: Backend + 'static>(
+    parts: Parts,
+    backend: B,
+    ready: impl FnOnce(),
+) -> io::Result<Farewell> {
     let mut ring = tokio_uring::uring_builder();
     ring.setup_single_issuer().setup_coop_taskrun().setup_cqsize(RING_COMPLETIONS);
     let runtime =
         tokio_uring::Runtime::new(tokio_uring::builder().entries(parts.ring_entries).uring_builder(&ring))?;
-    let end = runtime.block_on(async move {
+    let (end, farewell) = runtime.block_on(async move {
         let mut driver = Driver::start(parts, backend)?;
         ready();
         // A task of its own is polled only when it was woken; the runtime's root is polled whenever
@@ -100,7 +105,29 @@ pub(crate) fn run<B: Backend + 'static>(parts: Parts, backend: B, ready: impl Fn
         // Dropping it would wait for operations that may never complete; their buffers stay with it.
         End::Forced => std::mem::forget(runtime),
     }
-    Ok(())
+    Ok(farewell)
+}
+
+/// What a stop ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Farewell {
+    /// Listener streams that were ended cleanly.
+    pub(crate) streams: u64,
+    /// Sessions that were there at the end.
+    pub(crate) sessions: u64,
+    /// Calls that had not finished in time.
+    pub(crate) calls_cut: usize,
+}
+
+impl Farewell {
+    /// Both together, as of two shards.
+    pub(crate) fn plus(self, other: Farewell) -> Farewell {
+        Farewell {
+            streams: self.streams + other.streams,
+            sessions: self.sessions + other.sessions,
+            calls_cut: self.calls_cut + other.calls_cut,
+        }
+    }
 }
 
 /// How a shard ended.
@@ -150,6 +177,8 @@ pub(super) struct Driver<B> {
     timer_ms: Option<u64>,
     nop: Option<Op<()>>,
     stage: Stage,
+    /// Calls that ran when their time was over.
+    calls_cut: usize,
     grace: Duration,
 
     /// Connections whose read side is looked at before the turn ends.
@@ -194,6 +223,7 @@ impl<B: Backend> Driver<B> {
             timer_ms: None,
             nop: None,
             stage: Stage::Running,
+            calls_cut: 0,
             grace: parts.grace,
             touched: Vec::new(),
             held_back: Vec::new(),
@@ -212,11 +242,11 @@ impl<B: Backend> Driver<B> {
     }
 
     /// A turn whose panic is not left to the runtime, which would swallow it with the task.
-    fn guarded_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn guarded_turn(&mut self, cx: &mut Context<'_>) -> Poll<(End, Farewell)> {
         abort_on_panic(self.core.id(), || self.turn(cx))
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<(End, Farewell)> {
         ring::listen_for_completions(cx.waker());
         self.now = self.clock.read();
         // Its word may stand behind more completions than one turn takes; unseen, it would not be started again and
@@ -234,7 +264,8 @@ impl<B: Backend> Driver<B> {
         self.count_turn();
         if let Some(end) = self.advance_stage() {
             tracing::debug!(shard = self.core.id().0, counters = ?self.counters, "shard ended");
-            return Poll::Ready(end);
+            self.bell.get_ref().leave();
+            return Poll::Ready((end, self.farewell()));
         }
         self.rest(cx);
         Poll::Pending
@@ -245,6 +276,7 @@ impl<B: Backend> Driver<B> {
     fn take_mail(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Ok(mut guard)) = self.bell.poll_read_ready(cx) {
             guard.get_inner().clear();
+            guard.get_inner().answer();
             guard.clear_ready();
             self.has_mail = Left::Something;
             if let Some(rules) = guard.get_inner().take_rules() {
@@ -389,8 +421,7 @@ impl<B: Backend> Driver<B> {
             (Stage::Running, Phase::Drain) => {
                 let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
                 self.stage = Stage::Draining { until_ms: self.now.ms.saturating_add(grace_ms) };
-                self.core.drain();
-                self.close_listeners();
+                self.core.drain(grace_ms / 2, self.now);
             }
             (
                 Stage::Running | Stage::Draining { .. } | Stage::Stopping { .. } | Stage::Closing { .. },
@@ -415,10 +446,9 @@ impl<B: Backend> Driver<B> {
     fn advance_stage(&mut self) -> Option<End> {
         let is_over = |until_ms| self.now.ms >= until_ms;
         match self.stage {
-            Stage::Draining { .. } | Stage::Stopping { .. } if self.is_drained() => self.close_all(),
-            Stage::Draining { until_ms } if is_over(until_ms) => {
-                self.stage = Stage::Stopping { until_ms: self.now.ms + FORCED_END_MS };
-                self.core.end_sessions();
+            Stage::Stopping { .. } if self.is_drained() => self.close_all(),
+            Stage::Draining { until_ms } if self.core.all_are_drained() || is_over(until_ms) => {
+                self.end_sessions()
             }
             Stage::Stopping { until_ms } | Stage::Closing { until_ms } if is_over(until_ms) => {
                 self.force_all()
@@ -431,6 +461,23 @@ impl<B: Backend> Driver<B> {
             | Stage::Forced { .. } => {}
         }
         (self.is_ending() && self.is_idle()).then_some(End::Clean)
+    }
+
+    /// All calls have finished, or their time is over: nobody can come any more, and every session ends.
+    fn end_sessions(&mut self) {
+        self.stage = Stage::Stopping { until_ms: self.now.ms + FORCED_END_MS };
+        self.close_listeners();
+        self.calls_cut = self.core.population().calls;
+        self.core.end_sessions();
+    }
+
+    fn farewell(&self) -> Farewell {
+        let counted = self.core.counters();
+        Farewell {
+            streams: counted.streams_drained,
+            sessions: counted.sessions_stopped,
+            calls_cut: self.calls_cut,
+        }
     }
 
     /// Closes what is open. Those that linger have their time, and the backend what is left of the grace.
@@ -452,6 +499,7 @@ impl<B: Backend> Driver<B> {
     }
 
     fn force_all(&mut self) {
+        self.calls_cut = self.calls_cut.max(self.core.population().calls);
         self.close_all();
         self.stage = Stage::Forced { until_ms: self.now.ms + FORCED_END_MS };
         self.backend.end(Duration::ZERO);
@@ -528,6 +576,10 @@ impl<B: Backend> Driver<B> {
     fn next_deadline_ms(&self) -> Option<u64> {
         let stage = match self.stage {
             Stage::Running => None,
+            // The others may have finished by then.
+            Stage::Draining { until_ms } if self.core.is_drained() => {
+                Some(until_ms.min(self.now.ms + DRAIN_STEP_MS))
+            }
             Stage::Draining { until_ms }
             | Stage::Stopping { until_ms }
             | Stage::Closing { until_ms }

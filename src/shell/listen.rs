@@ -2,7 +2,8 @@
 //!
 //! Owns a listener's descriptor, its one operation in flight, and the descriptor held in reserve. Must
 //! never spin when the host is out of descriptors, and must never leave a connection in a backlog that is
-//! about to be closed: closing one listener of a group resets what it had not accepted.
+//! about to be closed: closing one listener of a group resets what it had not accepted. A socket that was handed over is not
+//! closed by closing our end of it, and whoever waits there waits for the next process.
 //!
 //! Invariants
 //! - One operation in flight per listener (and at most one cancellation of it).
@@ -23,7 +24,7 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::{
     fs::File,
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
@@ -39,13 +40,29 @@ const WARNING_INTERVAL_MS: u64 = 10_000;
 /// Input dropped from a connection that is dismissed for want of a descriptor.
 const DISMISSED_BYTES_MAX: usize = 16 * 1024;
 
+/// A listening socket of one shard.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    socket: OwnedFd,
+    origin: Origin,
+}
+
+/// Whose a listening socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// This process's: whoever is in its backlog when it closes is lost.
+    Own,
+    /// Handed over, and kept by whoever did: the backlog outlives this process. All shards take from the same one.
+    Handed,
+}
+
 /// One listening socket per shard on `address`; with port 0 the first one chooses and the rest follow.
 /// Returns the address they all have.
 ///
 /// # Errors
 /// `EADDRINUSE` if anyone listens there already, also a process of the same user that shares its port; and
 /// whatever else bind(2) and listen(2) report.
-pub(crate) fn bind_group(address: SocketAddr, shards: u16) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+pub(crate) fn bind_group(address: SocketAddr, shards: u16) -> io::Result<(SocketAddr, Vec<Bound>)> {
     probe(address)?;
     let first = bind(address)?;
     let actual = first.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
@@ -56,7 +73,23 @@ pub(crate) fn bind_group(address: SocketAddr, shards: u16) -> io::Result<(Socket
     for socket in &group {
         socket.listen(LISTEN_BACKLOG)?;
     }
-    Ok((actual, group.into_iter().map(OwnedFd::from).collect()))
+    let own = |socket: Socket| Bound { socket: socket.into(), origin: Origin::Own };
+    Ok((actual, group.into_iter().map(own).collect()))
+}
+
+/// The same for a socket that listens already and was handed to this process: all shards take connections from it, whoever
+/// is free first.
+///
+/// # Errors
+/// What setting its options and duplicating its descriptor report.
+pub(crate) fn share(socket: TcpListener, shards: u16) -> io::Result<Vec<Bound>> {
+    let socket = Socket::from(socket);
+    // An accept of the ring waits by itself, and would fail at once on a socket that does not block.
+    socket.set_nonblocking(false)?;
+    set_options(&socket)?;
+    let mut group = (1..shards).map(|_| socket.try_clone()).collect::<Result<Vec<_>, _>>()?;
+    group.push(socket);
+    Ok(group.into_iter().map(|socket| Bound { socket: socket.into(), origin: Origin::Handed }).collect())
 }
 
 /// Binds without sharing the port, and lets go of it: the only way to learn that another process shares it.
@@ -70,19 +103,25 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
+    set_options(&socket)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// What connections inherit.
+fn set_options(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_user_timeout(Some(Duration::from_millis(TCP_USER_TIMEOUT_MS)))?;
     socket.set_tcp_keepalive(&KEEP_ALIVE)?;
     socket.set_tcp_notsent_lowat(NOT_SENT_BYTES_MAX)?;
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)
 }
 
 /// A listener of a running shard.
 pub(crate) struct Listener {
     word: Word,
     socket: Option<OwnedFd>,
+    origin: Origin,
     state: State,
     closing: Closing,
     /// Not before this is a lack of descriptors logged again.
@@ -124,12 +163,14 @@ pub(crate) enum Newcomer {
 
 impl Listener {
     /// Starts to accept. `index` is where completions with [`Source::Listener`] are delivered.
-    pub(crate) fn start(socket: OwnedFd, index: u32) -> Self {
+    pub(crate) fn start(bound: Bound, index: u32) -> Self {
+        let Bound { socket, origin } = bound;
         let word = Word::new(Source::Listener, index);
         let state = State::Accept(ring::accept(socket.as_fd(), word));
         Listener {
             word,
             socket: Some(socket),
+            origin,
             state,
             closing: Closing::No,
             next_warning_ms: 0,
@@ -271,6 +312,9 @@ impl Listener {
 
     fn empty_and_close(&mut self, out: &mut Vec<Newcomer>) {
         let Some(socket) = self.socket.take().map(Socket::from) else { return };
+        if self.origin == Origin::Handed {
+            return;
+        }
         // No longer used through the ring, so that accept may be told not to wait.
         if socket.set_nonblocking(true).is_err() {
             return;
@@ -294,13 +338,7 @@ fn take_reserve() -> Option<File> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use std::{
-        cell::Cell,
-        future::poll_fn,
-        io::Read,
-        net::{TcpListener, TcpStream},
-        task::Poll,
-    };
+    use std::{cell::Cell, future::poll_fn, io::Read, net::TcpStream, task::Poll};
 
     fn loopback() -> SocketAddr {
         "127.0.0.1:0".parse().unwrap()
@@ -310,8 +348,8 @@ mod tests {
     fn a_group_shares_the_port_the_first_one_chose() {
         let (address, group) = bind_group(loopback(), 3).unwrap();
         assert_ne!(address.port(), 0);
-        for fd in group {
-            let socket = Socket::from(fd);
+        for bound in group {
+            let socket = Socket::from(bound.socket);
             assert_eq!(socket.local_addr().unwrap().as_socket(), Some(address));
         }
     }
@@ -329,7 +367,7 @@ mod tests {
     fn connections_inherit_the_options() {
         let (address, mut group) = bind_group(loopback(), 1).unwrap();
         let _client = TcpStream::connect(address).unwrap();
-        let (connection, _) = Socket::from(group.remove(0)).accept().unwrap();
+        let (connection, _) = Socket::from(group.remove(0).socket).accept().unwrap();
         assert!(connection.tcp_nodelay().unwrap());
         assert!(connection.keepalive().unwrap());
         assert_eq!(connection.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
@@ -343,7 +381,7 @@ mod tests {
 
     /// A listener on a ring of its own, driven by hand until `done`.
     fn drive(
-        start: impl FnOnce(OwnedFd) -> Listener,
+        start: impl FnOnce(Bound) -> Listener,
         act: impl FnOnce(&mut Listener, SocketAddr, &mut Vec<Newcomer>),
         done: impl Fn(&Listener, &[Newcomer]) -> bool,
     ) -> Vec<Newcomer> {
@@ -364,8 +402,8 @@ mod tests {
         })
     }
 
-    fn started(socket: OwnedFd) -> Listener {
-        Listener::start(socket, 0)
+    fn started(bound: Bound) -> Listener {
+        Listener::start(bound, 0)
     }
 
     #[test]
@@ -395,6 +433,24 @@ mod tests {
     }
 
     #[test]
+    fn a_backlog_that_was_handed_over_is_left_alone() {
+        let socket = TcpListener::bind(loopback()).unwrap();
+        let (address, kept) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
+        let mut bound = share(socket, 2).unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let newcomers = drive(
+            |_own| at_rest(bound.remove(0)),
+            |listener, _, newcomers| listener.close(newcomers),
+            |listener, _| listener.is_closed(),
+        );
+        assert!(newcomers.is_empty());
+        drop(bound);
+        kept.set_nonblocking(true).unwrap();
+        let (connection, _) = kept.accept().unwrap();
+        assert!(connection.nodelay().unwrap(), "options are set on the one socket there is");
+    }
+
+    #[test]
     fn an_idle_listener_closes() {
         let newcomers = drive(
             started,
@@ -404,10 +460,11 @@ mod tests {
         assert!(newcomers.is_empty());
     }
 
-    fn at_rest(socket: OwnedFd) -> Listener {
+    fn at_rest(Bound { socket, origin }: Bound) -> Listener {
         Listener {
             word: Word::new(Source::Listener, 0),
             socket: Some(socket),
+            origin,
             state: State::Idle,
             closing: Closing::No,
             next_warning_ms: 0,

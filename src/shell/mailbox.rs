@@ -1,32 +1,33 @@
-//! Mail between shards, and to them from outside: a bounded ring per ordered pair, a doorbell per shard.
+//! Mail between shards, and to them from outside: a bounded ring per ordered pair.
 //!
-//! Owns the rings and doorbells. Must never block, and never lose a connection in silence: one that is
+//! Owns the rings, and rings the doorbells. Must never block, and never lose a connection in silence: one that is
 //! not delivered is shut down and closed.
 //!
 //! Invariants
 //! - Each ring has one producer and one consumer: loads and stores, no read-modify-write, no lock.
 //! - A doorbell is rung after the mail is in the ring and cleared before the rings are read, so no mail is
 //!   overlooked. At most one ring of the bell per target and turn.
-//! - What the process as a whole wants of a shard is not mail but beside the bell, a [`Phase`] and rules of who gets in: it
-//!   has many senders and must get through when every ring is full.
+//! - What the process as a whole wants of a shard is no mail but stands beside the bell (`doorbell`).
 //!
 //! O(1) per message. [`MAILBOX_MESSAGES_MAX`] slots per ordered pair, untouched until used.
 
-use super::counters::Statistics;
+use super::{
+    counters::Statistics,
+    doorbell::{Doorbell, Phase},
+};
 use crate::{
-    core::{Announcement, Audience, Reach, ShardId, auth::Authenticator},
+    core::{Announcement, Audience, Reach, ShardId},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
 use std::{
     cell::UnsafeCell,
-    fs::File,
-    io::{self, Read, Write},
+    io,
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, OwnedFd},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicUsize, Ordering},
     },
 };
 use tokio::sync::oneshot;
@@ -81,96 +82,6 @@ impl Drop for Traveller {
         if let Some(fd) = &self.fd {
             super::socket::shut(fd.as_fd());
         }
-    }
-}
-
-// --- Doorbells ----------------------------------------------------------------------------------
-
-/// What the process wants of its shards. It only ever advances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Serve.
-    Run,
-    /// Take no newcomers, finish what runs.
-    Drain,
-    /// End now.
-    Stop,
-}
-
-/// Wakes a shard. Shared by everyone who has something for it.
-#[derive(Debug)]
-pub(crate) struct Doorbell {
-    eventfd: File,
-    phase: AtomicU8,
-    has_rules: AtomicBool,
-    rules: Mutex<Option<Arc<Authenticator>>>,
-}
-
-impl Doorbell {
-    fn new() -> io::Result<Self> {
-        // SAFETY: eventfd takes no pointers; its result is checked before it is used.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, open, and nobody else's.
-        let eventfd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Doorbell {
-            eventfd: File::from(eventfd),
-            phase: AtomicU8::new(Phase::Run as u8),
-            has_rules: AtomicBool::new(false),
-            rules: Mutex::default(),
-        })
-    }
-
-    /// Wakes the shard.
-    pub(crate) fn ring(&self) {
-        // It fails only when the counter is full, which has rung it as well.
-        let _ = (&self.eventfd).write(&1u64.to_ne_bytes());
-    }
-
-    /// Forgets earlier rings. Look for mail after this, not before.
-    pub(crate) fn clear(&self) {
-        // It fails only when nobody has rung.
-        let _ = (&self.eventfd).read(&mut [0; 8]);
-    }
-
-    /// Advances the shard to `phase`, and wakes it.
-    pub(crate) fn advance(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::Release);
-        self.ring();
-    }
-
-    /// Leaves new rules of who gets in for the shard, in the place of any it has not taken yet, and wakes it.
-    pub(crate) fn leave_rules(&self, rules: Arc<Authenticator>) {
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
-        self.has_rules.store(true, Ordering::Release);
-        self.ring();
-    }
-
-    /// Rules that were left since the last time. Without any it is one load, so that it can be asked whenever the bell was
-    /// rung.
-    pub(crate) fn take_rules(&self) -> Option<Arc<Authenticator>> {
-        if !self.has_rules.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.has_rules.store(false, Ordering::Release);
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// What is wanted of the shard.
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Run,
-            1 => Phase::Drain,
-            _ => Phase::Stop,
-        }
-    }
-}
-
-impl AsRawFd for Doorbell {
-    fn as_raw_fd(&self) -> RawFd {
-        self.eventfd.as_raw_fd()
     }
 }
 
@@ -450,13 +361,16 @@ impl<T> Drop for Ring<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::{
-        NotificationKind,
-        auth::{Resource, Scheme, Tokens},
-    };
+    use crate::core::NotificationKind;
     use bytes::Bytes;
     use proptest::prelude::*;
-    use std::{collections::VecDeque, os::unix::net::UnixStream, rc::Rc, thread};
+    use std::{
+        collections::VecDeque,
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+        rc::Rc,
+        thread,
+    };
 
     fn announcement(text: &'static str) -> Mail {
         Mail::Announcement(Announcement {
@@ -586,9 +500,7 @@ mod tests {
         }
         boxes[0].ring_doorbells();
         boxes[0].ring_doorbells();
-        let mut count = [0; 8];
-        let _ = (&boxes[1].doorbell().eventfd).read(&mut count).unwrap();
-        assert_eq!(u64::from_ne_bytes(count), 1);
+        assert_eq!(boxes[1].doorbell().count(), 1);
         boxes[1].doorbell().clear();
     }
 
@@ -612,22 +524,6 @@ mod tests {
         let mut reply = [0; 2];
         client.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"ok");
-    }
-
-    #[test]
-    fn the_latest_rules_are_taken_once() {
-        let rules = |line: &str| {
-            let scheme = Scheme::Tokens(Tokens::parse(line).unwrap());
-            Arc::new(Authenticator::new(scheme, Resource::default()))
-        };
-        let boxes = mailboxes(1).unwrap();
-        let bell = boxes[0].doorbell();
-        assert!(bell.take_rules().is_none());
-        let (first, second) = (rules(""), rules("# second"));
-        bell.leave_rules(first);
-        bell.leave_rules(second.clone());
-        assert!(bell.take_rules().is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
-        assert!(bell.take_rules().is_none());
     }
 
     #[test]

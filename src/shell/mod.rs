@@ -26,9 +26,11 @@ mod refuse;
 mod ring;
 mod socket;
 
+pub(crate) mod doorbell;
 pub(crate) mod files;
 pub(crate) mod listen;
 pub(crate) mod signals;
+pub(crate) mod supervisor;
 
 pub use backend::Backend;
 

@@ -2,7 +2,10 @@
 //!
 //! Owns one control thread. No signal is blocked in any thread, so children inherit nothing odd.
 
-use super::mailbox::{Doorbell, Phase};
+use super::{
+    doorbell::{Doorbell, Phase},
+    supervisor,
+};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::{Handle, Signals},
@@ -59,6 +62,7 @@ pub(crate) fn control(doorbells: Vec<Arc<Doorbell>>, mut hangup: Hangup) -> io::
             return;
         }
         tracing::info!("stopping: no new sessions, running calls may finish; a second signal ends it now");
+        supervisor::stopping();
         for doorbell in &doorbells {
             doorbell.advance(Phase::Drain);
         }

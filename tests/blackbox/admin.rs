@@ -3,12 +3,13 @@
 use super::{
     PATIENCE, QUIET,
     events::{EventStream, Next},
+    raise_open_files,
     server::Server,
     session::{NEWEST, Session, slow_call},
     until,
     wire::{Connection, Response},
 };
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{net::SocketAddr, thread};
 
@@ -181,11 +182,6 @@ fn ten_thousand_sessions_across_shards_are_counted_exactly() {
 fn hold(address: SocketAddr) -> EventStream {
     let mut connection = Connection::open(address);
     Session::open_silent_on(&mut connection, address, NEWEST).listen_on(connection, None)
-}
-
-fn raise_open_files() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("up to the hard limit");
 }
 
 // --- Who is kept out ------------------------------------------------------------------------------

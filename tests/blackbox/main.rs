@@ -7,6 +7,7 @@
 
 mod admin;
 mod auth;
+mod departures;
 mod event_source;
 mod events;
 mod failover;
@@ -21,8 +22,10 @@ mod session;
 mod sessions;
 mod shards;
 mod stop;
+mod supervisor;
 mod wire;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 /// How long anything expected may take before the test has failed.
@@ -58,6 +61,12 @@ macro_rules! on_every_shard_count {
     )*};
 }
 use on_every_shard_count;
+
+/// Lets this process open as many files as the machine lets it.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("up to the hard limit");
+}
 
 /// Waits until `condition` holds.
 ///

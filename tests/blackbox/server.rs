@@ -33,7 +33,8 @@ impl Server {
         Server::launch(free_of_settings(command))
     }
 
-    fn launch(mut command: Command) -> Server {
+    /// Starts `command`, which runs the server, and waits until it is ready.
+    pub(crate) fn launch(mut command: Command) -> Server {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary under test starts");
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = Arc::new(Mutex::new(String::new()));
@@ -126,7 +127,8 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     free_of_settings(command)
 }
 
-fn free_of_settings(mut command: Command) -> Command {
+/// `command` in an environment free of settings.
+pub(crate) fn free_of_settings(mut command: Command) -> Command {
     let settings = std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("MOORLINE_"));
     settings.for_each(|name| {
         command.env_remove(name);

@@ -4,7 +4,7 @@ use super::{
     PATIENCE,
     events::{EventStream, Next},
     server::{Server, command, exit_within},
-    session::{Session, answer, slow_call},
+    session::{NEWEST, Session, answer, initialize, post, slow_call},
     wire::Fill,
 };
 use rustix::process::Signal;
@@ -32,6 +32,8 @@ fn a_signal_ends_listeners_cleanly_and_lets_calls_finish() {
         let events = EventStream::new(caller, &head).until_end();
         assert!(events.iter().filter(|event| event.is_message()).any(|event| event.json()["id"] == 1));
         assert_eq!(server.exit_within(PATIENCE).code(), Some(0));
+        let summary = "stopped streams_ended=2 sessions_ended=1 calls_cut=0";
+        assert_eq!(server.log().matches(summary).count(), 1, "{}", server.log());
     }
 }
 
@@ -49,6 +51,38 @@ fn a_call_answered_as_json_finishes_too() {
 }
 
 #[test]
+fn known_sessions_are_served_until_their_calls_have_finished() {
+    for shards in ["1", "2", "4"] {
+        let mut server = Server::start(&["--shards", shards, "--drain", "60s"]);
+        let session = Session::open(server.address());
+        let mut caller = server.connect();
+        caller.send(session.post_bytes(&slow_call(json!(1), 60.0, 600)));
+        let head = caller.final_head();
+        server.signal(Signal::TERM);
+        let newcomer = || {
+            let mut connection = server.connect();
+            connection.send(post(&initialize(NEWEST), &[]));
+            connection.response("POST").status()
+        };
+        // Each on a connection of its own, which any shard may take, until all of them know.
+        let deadline = Instant::now() + PATIENCE;
+        while (0..8).map(|_| newcomer()).any(|status| status != 503) {
+            assert!(Instant::now() < deadline, "new sessions are still taken");
+        }
+        for _ in 0..8 {
+            assert_eq!(session.ping_status(), 200);
+            assert_eq!(session.get_status(), 503, "no new listener");
+        }
+        assert!(server.is_running(), "the call still runs");
+        let cancel =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+        assert_eq!(session.post(&cancel).status(), 202);
+        EventStream::new(caller, &head).until_end();
+        assert_eq!(server.exit_within(PATIENCE).code(), Some(0));
+    }
+}
+
+#[test]
 fn an_idle_server_stops_at_once() {
     let mut server = Server::start(&[]);
     let session = Session::open(server.address());
@@ -63,7 +97,7 @@ fn an_idle_server_stops_at_once() {
 
 #[test]
 fn the_grace_period_bounds_a_stop() {
-    let mut server = Server::start(&["--shutdown-grace", "500ms"]);
+    let mut server = Server::start(&["--drain", "500ms"]);
     let session = Session::open(server.address());
     let mut caller = server.connect();
     caller.send(session.post_bytes(&slow_call(json!(1), 60.0, 600)));
@@ -77,7 +111,7 @@ fn the_grace_period_bounds_a_stop() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let mut server = Server::start(&["--shutdown-grace", "60s"]);
+    let mut server = Server::start(&["--drain", "60s"]);
     let session = Session::open(server.address());
     let mut listener = session.listen();
     let mut caller = server.connect();

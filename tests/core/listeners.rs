@@ -646,7 +646,7 @@ fn a_drain_ends_listeners_with_a_retry_and_promotes_nobody() {
     }
     world.hold(listeners[0]);
     world.announce(owner, "not arrived");
-    world.shards[0].drain();
+    world.drain(0);
     world.settle();
     for listener in &listeners[1..] {
         let bytes = std::mem::take(&mut world.client(*listener).received);

@@ -21,4 +21,5 @@ mod recovery;
 mod replay;
 mod sessions;
 mod shards;
+mod stop;
 mod subscriptions;

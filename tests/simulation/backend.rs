@@ -38,10 +38,14 @@ impl Sim {
                     // Also by a word that was meant for another call of the same id.
                     call.may_be_cancelled |= session.cancels.iter().any(|(_, id)| *id == call.id);
                     if call.may_be_cancelled && session.is_alive {
-                        // Cancelled, or timed out, which is answered.
-                        let times_out = self.now.ms - call.called_ms >= self.config.request_timeout_ms;
+                        // Cancelled, or timed out, which is answered. Its time began with the POST, at some moment
+                        // between its being sent and the backend's hearing of it.
+                        let timeout_ms = self.config.request_timeout_ms;
+                        let times_out = self.now.ms - call.called_ms >= timeout_ms;
                         call.is_cancelled = !times_out;
-                        if !times_out {
+                        let sent_ms = self.sockets[call.socket].exchanges[call.exchange].sent_ms;
+                        call.may_have_timed_out = self.now.ms - sent_ms >= timeout_ms;
+                        if !call.may_have_timed_out {
                             self.check_cancel(over.2);
                         }
                     }

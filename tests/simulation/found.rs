@@ -5,7 +5,8 @@
 use super::{rng::Rng, scenario::roomy, wire::Reader};
 use bytes::BytesMut;
 use moorline::core::{
-    Ask, CallKey, ConnKey, Effect, Notification, NotificationKind, Now, SessionKey, ShardId, Tell,
+    Ask, CallKey, ConnKey, Effect, Notification, NotificationKind, Now, ServerMethod, ServerRequest,
+    ServerRequestId, SessionKey, ShardId, Tell,
     census::Census,
     config::{CoreConfig, ListenerPolicy, Priming},
     jsonrpc,
@@ -101,6 +102,19 @@ impl Bench {
             jsonrpc::notification("notifications/test", Some(format!(r#"{{"text":"{text}"}}"#).as_bytes()));
         let session = self.session.unwrap();
         self.tell(Tell::Announce(session, Notification { kind, json }));
+    }
+
+    /// Asks the client for a sign of life on behalf of its oldest call, under number 7.
+    fn ask(&mut self) {
+        let request = ServerRequest {
+            id: ServerRequestId(7),
+            session: self.session.unwrap(),
+            call: Some(self.calls[0]),
+            method: ServerMethod::Ping,
+            params: None,
+            timeout_ms: 30_000,
+        };
+        self.tell(Tell::Request(request));
     }
 
     /// What one write of this connection would take, not yet taken.
@@ -247,4 +261,115 @@ fn a_cursor_proves_the_arrival_of_what_was_written_before_it() {
     bench.write(third);
     let text = bench.write(second);
     assert!(!text.contains(r#"{"n":1}"#), "its reader has it: {text}");
+}
+
+/// A call whose reply became a stream, cut when its first event id was written and nothing of it was acknowledged.
+/// Returns the id.
+fn cut_before_the_ack(bench: &mut Bench) -> String {
+    let cut = bench.call();
+    bench.pass(1_100);
+    let text = bench.write(cut);
+    let cursor = Bench::ids(&text)[0].to_owned();
+    bench.reset(cut, text.len());
+    cursor
+}
+
+#[test]
+fn an_id_whose_ack_was_lost_is_a_cursor_all_the_same() {
+    for fresh_get_fallback in [true, false] {
+        let mut bench = Bench::new(CoreConfig { fresh_get_fallback, ..roomy(1) });
+        let cursor = cut_before_the_ack(&mut bench);
+        bench.answer(r#"{"n":1}"#);
+        let back = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+        let text = bench.write(back);
+        assert!(text.contains(r#"{"n":1}"#), "its client has the id: {text}");
+        let other = bench.get("");
+        let text = bench.write(other);
+        assert!(!text.contains(r#"{"n":1}"#), "who asks for it by name gets it there: {text}");
+    }
+}
+
+#[test]
+fn a_reply_whose_stream_may_have_no_name_is_had_by_a_plain_get_too() {
+    let mut bench = Bench::new(roomy(1));
+    let cursor = cut_before_the_ack(&mut bench);
+    bench.answer(r#"{"n":1}"#);
+    let fresh = bench.get("");
+    assert!(bench.write(fresh).contains(r#"{"n":1}"#), "it may never have seen the id");
+    let back = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+    assert!(bench.write(back).contains(r#"{"n":1}"#), "or it has");
+}
+
+#[test]
+fn a_request_on_a_stream_that_may_have_no_name_goes_to_the_listener_too() {
+    for said_first in [true, false] {
+        let mut bench = Bench::new(roomy(1));
+        let listener = bench.get("");
+        bench.write(listener);
+        let cut = bench.call();
+        bench.pass(1_100);
+        if said_first {
+            bench.ask();
+        }
+        let text = bench.write(cut);
+        bench.reset(cut, text.len());
+        if !said_first {
+            bench.ask();
+        }
+        let cursor = Bench::ids(&text)[0].to_owned();
+        assert!(bench.write(listener).contains(r#""id":7"#));
+        let back = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+        assert!(bench.write(back).contains(r#""id":7"#));
+    }
+}
+
+#[test]
+fn a_message_that_never_arrived_is_not_too_old_for_the_next_listener() {
+    let mut bench = Bench::new(CoreConfig { replay_ttl_ms: 40_000, ..roomy(1) });
+    let stalled = bench.get("");
+    bench.announce(NotificationKind::Other, "one");
+    bench.lend(stalled);
+    // The machine slept: the write's deadline and the message's pass at once.
+    bench.pass(64_000);
+    bench.shard.closed(stalled, 0, bench.now);
+    let next = bench.get("");
+    assert!(bench.write(next).contains("one"));
+}
+
+#[test]
+fn old_events_leave_once_they_are_known_to_have_arrived() {
+    let mut bench = Bench::new(CoreConfig { replay_ttl_ms: 40_000, keep_alive_ms: 0, ..roomy(1) });
+    let listener = bench.get("");
+    let cursor = Bench::ids(&bench.write(listener))[0].to_owned();
+    bench.announce(NotificationKind::Other, "one");
+    bench.write(listener);
+    bench.now.ms += 41_000;
+    bench.shard.tick(bench.now, usize::MAX);
+    let effects = bench.pull();
+    assert!(effects.iter().any(|effect| effect.starts_with("Measure")), "the kernel is asked: {effects:?}");
+    bench.shard.unacknowledged(listener, 0, bench.now);
+    bench.pass(2_000);
+    let back = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+    assert!(!bench.write(back).contains("one"), "nothing is kept any more");
+}
+
+#[test]
+fn a_lost_reply_is_not_given_back_to_a_connection_that_carries_it() {
+    let mut bench = Bench::new(CoreConfig { listener_policy: ListenerPolicy::Latest, ..roomy(1) });
+    let cut = bench.call();
+    bench.answer(r#"{"n":1}"#);
+    let reply = bench.write(cut);
+    bench.reset(cut, reply.len());
+    let first = bench.get("");
+    let lent = bench.lend(first);
+    assert!(lent.contains(r#"{"n":1}"#));
+    let second = bench.get("");
+    bench.shard.unacknowledged(first, 0, bench.now);
+    let text = bench.write(second);
+    assert!(text.contains(r#"{"n":1}"#), "the first is in doubt: {text}");
+    let third = bench.get("");
+    bench.shard.unacknowledged(second, text.len(), bench.now);
+    bench.shard.wrote(first, lent.len(), bench.now);
+    assert!(!bench.write(first).contains(r#"{"n":1}"#), "it is on its way there already");
+    assert!(bench.write(third).contains(r#"{"n":1}"#), "the second is in doubt");
 }

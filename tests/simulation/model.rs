@@ -136,6 +136,8 @@ pub struct Call {
     pub exchange: usize,
     pub key: Option<(usize, CallKey)>,
     pub is_cancelled: bool,
+    /// When its call was cancelled it had been under way for as long as a call may take: it may have timed out instead.
+    pub may_have_timed_out: bool,
     /// The client tried to cancel it.
     pub may_be_cancelled: bool,
     pub response: Option<(StreamName, u32)>,
@@ -159,6 +161,7 @@ impl Call {
             exchange,
             key: None,
             is_cancelled: false,
+            may_have_timed_out: false,
             may_be_cancelled: false,
             response: None,
             in_json: None,
@@ -285,7 +288,8 @@ impl Model {
                     answer => vec![answer],
                 };
                 for answer in &answers {
-                    let call = self.match_answer(socket, item.exchange, &calls, answer);
+                    let is_open = |call: &Call| call.in_json.is_none();
+                    let call = self.match_answer(socket, item.exchange, &calls, answer, is_open);
                     let entry = self.calls.get_mut(&call).expect("matched");
                     assert!(entry.in_json.is_none() && entry.response.is_none(), "answered twice: {answer}");
                     entry.in_json = Some(item.end);
@@ -307,18 +311,30 @@ impl Model {
         }
     }
 
-    /// Which of these calls an answer belongs to; panics if none.
-    fn match_answer(&self, socket: usize, exchange: usize, calls: &[u64], answer: &Value) -> u64 {
+    /// Which of these calls an answer belongs to; panics if none. Of calls with equal ids that an answer without a number
+    /// fits, it is the first that it may still be the answer to.
+    fn match_answer(
+        &self,
+        socket: usize,
+        exchange: usize,
+        calls: &[u64],
+        answer: &Value,
+        is_open: impl Fn(&Call) -> bool,
+    ) -> u64 {
         assert_eq!(answer["result"]["stale"], Value::Null, "the answer to a call that was over");
         let id = answer["id"].to_string();
         let of_answer = answer["result"]["n"].as_u64().or(answer["error"]["data"]["n"].as_u64());
+        let fits = |call: &&u64| self.calls[call].id == id && of_answer.is_none_or(|n| n == **call);
         let call = calls
             .iter()
-            .find(|call| self.calls[call].id == id && of_answer.is_none_or(|n| n == **call))
+            .filter(fits)
+            .find(|call| is_open(&self.calls[call]) && !self.calls[call].is_cancelled)
+            .or_else(|| calls.iter().find(fits))
             .unwrap_or_else(|| panic!("{answer} answers none of {calls:?}"));
         let entry = &self.calls[call];
         assert_eq!((entry.socket, entry.exchange), (socket, exchange), "the answer of another POST");
-        assert!(!entry.is_cancelled, "an answer to a cancelled call: {answer}");
+        let timed_out = entry.may_have_timed_out && is_time_out(answer);
+        assert!(!entry.is_cancelled || timed_out, "an answer to a cancelled call: {answer}");
         *call
     }
 
@@ -367,7 +383,7 @@ impl Model {
         if let Asked::Ping(n) = exchange.asked {
             assert!(json["id"] == n && json["result"].is_object(), "{json} answers no ping");
         } else if id.stream.0 == 'r' {
-            self.request_event(session_index, &id, &json);
+            self.request_event(session_index, &id, &json, sockets);
         } else {
             self.listener_event(session_index, &id, &json, socket, item, exchange, sockets);
         }
@@ -393,6 +409,15 @@ impl Model {
         assert!(exchange.asked == Asked::Plain && moment.recovers, "a message without an id: {block:?}");
         let session = exchange.session;
         let id = json["id"].to_string();
+        // What answers a call has its number, unless it is an error.
+        if json["result"].is_object() && json["result"]["n"].is_null() {
+            let is_ping = |asked: &Exchange| {
+                asked.session == session && matches!(&asked.asked, Asked::Ping(n) if json["id"] == *n)
+            };
+            let post = sockets.iter().find(|post| post.exchanges.iter().any(is_ping));
+            let doubted = post.is_some_and(|post| !post.reports.is_empty());
+            return assert!(doubted, "the answer to no ping, or to a healthy one: {json}");
+        }
         let of_answer = json["result"]["n"].as_u64().or(json["error"]["data"]["n"].as_u64());
         let mut alike: Vec<&mut Call> = self
             .calls
@@ -501,9 +526,14 @@ impl Model {
         }
     }
 
-    fn request_event(&mut self, session_index: usize, id: &Id, json: &Value) {
+    fn request_event(&mut self, session_index: usize, id: &Id, json: &Value, sockets: &[Socket]) {
         let session = &mut self.sessions[session_index];
         let (socket, exchange) = *session.posts.get(&id.stream.1).expect("a stream is opened by its POST");
+        let first_id_end = sockets[socket].exchanges.get(exchange).and_then(|post| post.first_id_end);
+        let in_doubt =
+            first_id_end.is_some_and(|end| sockets[socket].reports.iter().any(|(_, offset)| *offset < end));
+        let asked = json["params"]["m"].as_u64().is_some_and(|m| self.asks.contains_key(&m));
+        let doubted_request = in_doubt && asked;
         let calls: Vec<u64> = self
             .calls
             .iter()
@@ -524,10 +554,14 @@ impl Model {
             assert!(self.calls[&call].said.contains(&m), "nobody said {json}");
             let known = *session.events.entry(key).or_insert(m);
             assert_eq!(known, m, "an event id means one message");
-            let elsewhere = session.events.iter().any(|(other, n)| *n == m && *other != key);
-            assert!(!elsewhere, "one message under two ids: {json}");
+            let mut elsewhere = session.events.iter().filter(|(other, n)| **n == m && **other != key);
+            // Whether the client got a name for the stream may have been in doubt: a request is on the listener, too.
+            let is_doubted =
+                |((stream, _), _): (&(StreamName, u32), &u64)| stream.0 == 'l' && doubted_request;
+            assert!(elsewhere.all(is_doubted), "one message under two ids: {json}");
         } else {
-            let call = self.match_answer(socket, exchange, &calls, json);
+            let is_open = |call: &Call| call.response.is_none_or(|known| known == key);
+            let call = self.match_answer(socket, exchange, &calls, json, is_open);
             let entry = self.calls.get_mut(&call).expect("matched");
             assert!(entry.in_json.is_none());
             let known = *entry.response.get_or_insert(key);
@@ -627,6 +661,11 @@ impl Model {
         assert!(!repeated, "a signal that arrived was replayed: {m}");
         message.writes.push(write);
     }
+}
+
+/// Whether it says that the call took too long.
+fn is_time_out(answer: &Value) -> bool {
+    answer["error"]["message"] == "the request timed out"
 }
 
 /// Whether it tells the client that a request to it needs no answer any more.

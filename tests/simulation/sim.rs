@@ -678,7 +678,7 @@ impl Sim {
         if self.scenario.drains {
             self.is_draining = true;
             for shard in &mut self.shards {
-                shard.drain();
+                shard.drain(0, self.now);
             }
             self.settle();
         }

@@ -13,7 +13,9 @@ import time
 
 OUT = threading.Lock()
 STATE = {"value": None, "calls": 0}
-CANCELLED, NOTIFIED, SUBSCRIBED, LEVELS, IDS = [], [], [], [], []
+CANCELLED, NOTIFIED, SUBSCRIBED, LEVELS = [], [], [], []
+# The ids of its calls, by tool.
+CALLED = {}
 ANSWERS, NEXT = {}, [0]
 
 
@@ -115,7 +117,7 @@ TOOLS = {
     "stay": stay,
     "grandchild": grandchild,
     "seen": lambda *_: {
-        "cancelled": CANCELLED, "notified": NOTIFIED, "subscribed": SUBSCRIBED, "levels": LEVELS, "ids": IDS,
+        "cancelled": CANCELLED, "notified": NOTIFIED, "subscribed": SUBSCRIBED, "levels": LEVELS, "called": CALLED,
     },
     "environment": lambda *_: {"variables": dict(os.environ), "directory": os.getcwd(), "arguments": sys.argv[1:]},
 }
@@ -155,7 +157,7 @@ def handle(message):
         elif "CHILD_SILENT" not in os.environ:
             send({"id": message["id"], "result": greeting(message["params"])})
     elif method == "tools/call":
-        IDS.append(message["id"])
+        CALLED.setdefault(message["params"]["name"], []).append(message["id"])
         threading.Thread(target=call, args=[message], daemon=True).start()
     elif method in ("resources/subscribe", "resources/unsubscribe"):
         SUBSCRIBED.append(f"{method} {message['params']['uri']}")

@@ -104,8 +104,7 @@ fn a_stop_lets_calls_finish_and_children_end() {
 #[test]
 fn a_stop_is_bounded_by_its_grace() {
     for mode in ["per-session", "shared"] {
-        let mut behind =
-            Behind::start(&["--shutdown-grace", "1s", "--child-grace", "60s", "--stdio-mode", mode]);
+        let mut behind = Behind::start(&["--drain", "1s", "--child-grace", "60s", "--stdio-mode", mode]);
         let session = behind.session();
         value(&session, "stay", &json!({}));
         value(&session, "grandchild", &json!({}));
@@ -120,7 +119,7 @@ fn a_stop_is_bounded_by_its_grace() {
 
 #[test]
 fn a_second_signal_leaves_no_child_either() {
-    let mut behind = Behind::start(&["--shutdown-grace", "60s"]);
+    let mut behind = Behind::start(&["--drain", "60s"]);
     let sessions: Vec<Session> = (0..3).map(|_| behind.session()).collect();
     for session in &sessions {
         value(session, "stay", &json!({}));

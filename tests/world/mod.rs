@@ -253,6 +253,15 @@ impl World {
         (shard, session)
     }
 
+    // --- Stopping --------------------------------------------------------------------------------
+
+    /// Every shard starts to stop, and ends its listener streams within `spread_ms`.
+    pub fn drain(&mut self, spread_ms: u64) {
+        for shard in &mut self.shards {
+            shard.drain(spread_ms, self.now);
+        }
+    }
+
     // --- Running ---------------------------------------------------------------------------------
 
     /// Carries out effects and moves bytes until nothing is left to do at this moment.
