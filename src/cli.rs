@@ -10,6 +10,7 @@
 use self::auth::{Auth, NewToken};
 use self::file::{File, FileError};
 use self::generate::Generated;
+use self::quotas::QuotaFlags;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use moorline::config::*;
@@ -25,6 +26,7 @@ use std::str::FromStr;
 mod auth;
 mod file;
 mod generate;
+mod quotas;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -296,6 +298,9 @@ struct Serve {
     #[command(flatten)]
     auth: Auth,
 
+    #[command(flatten)]
+    quotas: QuotaFlags,
+
     /// Sessions at one time
     #[arg(long, env = "MOORLINE_MAX_SESSIONS", value_name = "COUNT", help_heading = SESSIONS)]
     #[arg(default_value_t = limits::SESSIONS_MAX, value_parser = count::<usize>)]
@@ -456,6 +461,7 @@ impl Serve {
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             auth: self.auth.config(),
+            quotas: self.quotas.config(),
             shards,
             ring_entries: self.ring_entries,
             connections_max: self.max_connections.unwrap_or_else(connections_default),
@@ -600,15 +606,14 @@ mod tests {
                 (!changed.is_empty()).then_some(changed)
             });
             let changed: Vec<_> = change.unwrap().into_iter().map(|(name, _)| name).collect();
-            if flag == "shards" {
-                assert_eq!(
-                    changed,
-                    ["shards", "max-connections", "children"],
-                    "the defaults of the others depend on the first"
-                );
-            } else {
-                assert_eq!(changed, [flag]);
-            }
+            // The defaults of some depend on others.
+            let expected: &[&str] = match flag {
+                "shards" => &["shards", "max-connections", "max-connections-per-address", "children"],
+                "max-connections" => &["max-connections", "max-connections-per-address"],
+                "max-sessions" => &["max-sessions", "max-sessions-per-client", "max-streams-per-client"],
+                flag => &[flag],
+            };
+            assert_eq!(changed, expected);
         }
     }
 }

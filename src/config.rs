@@ -10,6 +10,7 @@
 pub use self::{
     auth::{AuthConfig, AuthError, AuthMode, AuthModeError, JwtAlgorithm},
     program::ProgramError,
+    quotas::QuotaConfig,
 };
 use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
@@ -37,6 +38,7 @@ use thiserror::Error;
 
 mod auth;
 mod program;
+mod quotas;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Config {
     pub allow_origins: Vec<AllowedOrigin>,
     /// Who gets in.
     pub auth: AuthConfig,
+    /// What one client may have.
+    pub quotas: QuotaConfig,
     /// Threads, each with its own ring: 1 to [`limits::SHARDS_MAX`].
     pub shards: u16,
     /// Submission queue entries of each ring: a power of two.
@@ -153,6 +157,7 @@ impl Config {
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             auth: AuthConfig::default(),
+            quotas: QuotaConfig::default(),
             shards,
             ring_entries: limits::RING_ENTRIES,
             sessions_max: limits::SESSIONS_MAX,
@@ -229,6 +234,15 @@ impl Config {
             ("children", self.children),
             ("max-children", self.children_max),
         ];
+        let quotas = [
+            ("max-connections-per-address", self.quotas.connections),
+            ("max-sessions-per-client", self.quotas.sessions),
+            ("max-streams-per-client", self.quotas.streams),
+            ("max-session-rate", self.quotas.session_rate),
+        ];
+        if let Some((flag, _)) = quotas.into_iter().find(|(_, max)| *max == Some(0)) {
+            return Err(ConfigError::Zero { flag });
+        }
         let zero_duration = durations.into_iter().find(|(_, ms)| *ms == 0).map(|(flag, _)| flag);
         let zero_count = counts.into_iter().find(|(_, count)| *count == 0).map(|(flag, _)| flag);
         zero_duration.or(zero_count).map_or(Ok(()), |flag| Err(ConfigError::Zero { flag }))
@@ -400,6 +414,7 @@ impl Config {
             fresh_get_fallback: self.fresh_get_fallback == Switch::On,
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
+            quotas: self.quotas.quotas(self),
         }
     }
 
@@ -423,6 +438,7 @@ impl Config {
             ("max-connections", self.connections_max.to_string()),
         ];
         entries.extend(self.auth.entries());
+        entries.extend(self.quotas.entries(self));
         entries.extend([
             ("max-sessions", self.sessions_max.to_string()),
             ("session-idle-timeout", ms(self.session_idle_timeout_ms)),

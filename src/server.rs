@@ -6,12 +6,13 @@
 
 use crate::{
     admin::{self, AllListen},
-    core::{ShardId, auth::Authenticator, census::Census, config::CoreConfig},
+    core::{Entropy as _, ShardId, auth::Authenticator, census::Census, config::CoreConfig},
     limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
         doorbell::{Doorbell, Phase},
         driver::{self, Farewell, Parts},
+        entropy::SystemEntropy,
         files,
         listen::{self, Bound},
         mailbox::{self, Mailbox},
@@ -332,7 +333,7 @@ impl Server {
             None => None,
         };
         let core = Arc::new(config.core);
-        let census = Arc::new(Census::new());
+        let census = Arc::new(Census::seeded(random_seed()));
         let (ready, all_ready) = mpsc::channel();
         let mut threads = Vec::new();
         for (id, (listeners, mailbox)) in (0..).map(ShardId).zip(listeners.into_iter().zip(mailboxes)) {
@@ -386,6 +387,13 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
         return Err(StartError::RingEntries(config.ring_entries));
     }
     Ok(())
+}
+
+/// What keeps clients from choosing which of them share a place in a table.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    SystemEntropy::new().fill(&mut bytes);
+    u64::from_le_bytes(bytes)
 }
 
 /// Makes a ring as the shards will, to find out early and say clearly why there is none. On a thread of its own:

@@ -1,6 +1,6 @@
 //! What every shard of a process is told at start. Read-only afterwards, shared by all shards.
 
-use super::{auth::Authenticator, http::policy::Policy};
+use super::{auth::Authenticator, http::policy::Policy, quotas::Quotas};
 use crate::limits;
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ pub struct CoreConfig {
     pub connections_max: usize,
     /// Sessions of the process (`--max-sessions`).
     pub sessions_max: usize,
+    /// What one client may have of them.
+    pub quotas: Quotas,
 }
 
 impl CoreConfig {
@@ -88,6 +90,7 @@ impl CoreConfig {
             fresh_get_fallback: true,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
+            quotas: Quotas::NONE,
         }
     }
 }

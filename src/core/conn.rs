@@ -11,6 +11,7 @@
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version},
     output::{Boundary, Output},
+    quotas::Source,
     request::{ReplyFacts, Request},
     seam::*,
     shard::{Admission, Deadline, Shard},
@@ -21,6 +22,7 @@ use super::{
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
+use std::net::IpAddr;
 
 /// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
 pub(super) const ACK_CHECK_MS: u64 = 1_000;
@@ -44,6 +46,7 @@ pub(super) struct Conn {
     pub(super) trailing: Option<StreamSlot>,
     /// With what its latest request came in.
     pub(super) credential: Option<CredentialSlot>,
+    pub(super) source: Source,
     /// A JSON reply that may not have arrived yet.
     doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
@@ -131,7 +134,7 @@ impl Generational for Conn {
 }
 
 impl Conn {
-    fn new(generation: Generation, now: Now) -> Self {
+    fn new(generation: Generation, source: Source, now: Now) -> Self {
         Conn {
             generation,
             state: State::Idle,
@@ -142,6 +145,7 @@ impl Conn {
             progress_ms: now.ms,
             trailing: None,
             credential: None,
+            source,
             doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
@@ -199,19 +203,24 @@ impl Conn {
 // --- Coming and going ---------------------------------------------------------------------------
 
 impl Shard {
-    pub(super) fn admit(&mut self, now: Now) -> Admission {
+    pub(super) fn admit(&mut self, address: IpAddr, now: Now) -> Admission {
         if self.census.enter_connection(self.config.connections_max).is_err() {
             self.counters.connections_refused += 1;
             return Admission::Refused(super::http::reply::BUSY_503);
         }
+        let Ok(source) = self.enter_source(address) else {
+            self.census.leave_connection();
+            self.counters.clients_over_quota += 1;
+            return Admission::Refused(super::http::reply::TOO_MANY_429);
+        };
         self.counters.connections += 1;
-        let conn = self.insert_conn(now);
+        let conn = self.insert_conn(source, now);
         Admission::Admitted(self.conn_key(conn))
     }
 
     /// Takes over a connection that was counted when it was accepted elsewhere.
-    pub(super) fn adopt_conn(&mut self, bytes: BytesMut, now: Now) -> ConnKey {
-        let conn = self.insert_conn(now);
+    pub(super) fn adopt_conn(&mut self, bytes: BytesMut, source: Source, now: Now) -> ConnKey {
+        let conn = self.insert_conn(source, now);
         self.conns[conn].input = Some(Box::new(bytes));
         self.conns[conn].age = Age::Used;
         let key = self.conn_key(conn);
@@ -220,8 +229,8 @@ impl Shard {
         key
     }
 
-    fn insert_conn(&mut self, now: Now) -> ConnSlot {
-        let conn = self.conns.insert(Conn::new(self.generations.issue(), now));
+    fn insert_conn(&mut self, source: Source, now: Now) -> ConnSlot {
+        let conn = self.conns.insert(Conn::new(self.generations.issue(), source, now));
         self.arm_conn(conn);
         conn
     }
@@ -304,7 +313,8 @@ impl Shard {
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
         );
-        self.remove_conn(conn);
+        let entry = self.remove_conn(conn);
+        self.leave_source(entry.source);
         self.census.leave_connection();
     }
 
@@ -342,7 +352,7 @@ impl Shard {
         let entry = self.remove_conn(conn);
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
-        MovedConn { conn: key, shard, bytes, refusal: super::http::reply::BUSY_503 }
+        MovedConn { conn: key, shard, source: entry.source, bytes, refusal: super::http::reply::BUSY_503 }
     }
 }
 

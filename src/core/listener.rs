@@ -65,6 +65,7 @@ impl Shard {
         if let Wanted::Request(cursor) | Wanted::FallenThrough(cursor) = wanted {
             self.forget_named(session, cursor.stream);
         }
+        self.check_streams(session, conn)?;
         self.make_place(session, wanted, now)?;
         self.touch_session(session, now);
         let stream = self.stream_for(session, wanted, now);

@@ -13,6 +13,7 @@ use super::{
         Refusal, ReplyHead, Version, head, refusal::ALLOW_ENDPOINT, reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
+    quotas::Source,
     seam::*,
     session::SessionEnd,
     shard::Shard,
@@ -300,7 +301,13 @@ impl Shard {
         // It is counted where it is answered.
         self.counters.requests -= 1;
         let refusal = http::reply::BUSY_503;
-        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes: BytesMut::new(), refusal }));
+        self.effects.push_back(Effect::Move(MovedConn {
+            conn: key,
+            shard,
+            source: Source::default(),
+            bytes: BytesMut::new(),
+            refusal,
+        }));
     }
 
     // --- Sessions of requests --------------------------------------------------------------------

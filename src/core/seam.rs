@@ -3,7 +3,7 @@
 //! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
 //! produces it.
 
-use super::{ids::SessionId, jsonrpc::RpcError};
+use super::{ids::SessionId, jsonrpc::RpcError, quotas::Source};
 use bytes::{Bytes, BytesMut};
 use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
 
@@ -91,6 +91,8 @@ pub struct MovedConn {
     pub conn: ConnKey,
     /// Where it goes.
     pub shard: ShardId,
+    /// Where it comes from.
+    pub source: Source,
     /// Everything read and not consumed: it starts at a request line.
     pub bytes: BytesMut,
     /// The static reply for a full mailbox, to be written before closing.

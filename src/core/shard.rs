@@ -19,6 +19,7 @@ use super::{
     ids::Generations,
     output::Output,
     queue::{Class, Message},
+    quotas::Source,
     seam::*,
     session::{Session, SessionEnd},
     sse,
@@ -29,7 +30,13 @@ use super::{
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
-use std::{collections::VecDeque, fmt, rc::Rc, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    sync::Arc,
+};
 
 /// One shard's sessions, streams, connections and timers.
 pub struct Shard {
@@ -214,16 +221,22 @@ impl Shard {
 
     // --- Inputs --------------------------------------------------------------------------------
 
-    /// A connection was accepted.
+    /// A connection was accepted, from an address that does not matter.
     pub fn connect(&mut self, now: Now) -> Admission {
-        self.keep_date(now);
-        self.admit(now)
+        self.connect_from(Ipv4Addr::LOCALHOST.into(), now)
     }
 
-    /// A connection arrived from another shard with `bytes` already read, starting at a request line.
-    pub fn adopt(&mut self, bytes: BytesMut, now: Now) -> ConnKey {
+    /// A connection was accepted.
+    pub fn connect_from(&mut self, address: IpAddr, now: Now) -> Admission {
         self.keep_date(now);
-        self.adopt_conn(bytes, now)
+        self.admit(address, now)
+    }
+
+    /// A connection arrived from another shard with `bytes` already read, starting at a request line, and its
+    /// [`MovedConn::source`].
+    pub fn adopt(&mut self, bytes: BytesMut, source: Source, now: Now) -> ConnKey {
+        self.keep_date(now);
+        self.adopt_conn(bytes, source, now)
     }
 
     /// The buffer to receive into: what is kept of an unfinished message, with room for more. `None`: any
@@ -283,7 +296,8 @@ impl Shard {
     }
 
     /// A connection this shard gave away was taken by nobody and is closed: it counts no longer.
-    pub fn strayed(&mut self) {
+    pub fn strayed(&mut self, source: Source) {
+        self.leave_source(source);
         self.census.leave_connection();
     }
 

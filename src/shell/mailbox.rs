@@ -16,7 +16,7 @@ use super::{
     doorbell::{Doorbell, Phase},
 };
 use crate::{
-    core::{Announcement, Audience, Reach, ShardId},
+    core::{Announcement, Audience, Reach, ShardId, http::reply::BUSY_503, quotas::Source},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
@@ -56,30 +56,32 @@ pub(crate) struct Letter {
     pub(crate) reply: oneshot::Sender<Reach>,
 }
 
-/// A connection between two shards. Dropped on its way it is shut down and closed, so that its peer does
-/// not wait for ever.
+/// A connection between two shards. Dropped on its way, because the shard it was sent to has ended, it is told to come
+/// again (503), shut down and closed, so that its peer does not wait for ever.
 #[derive(Debug)]
 pub(crate) struct Traveller {
     fd: Option<OwnedFd>,
     bytes: BytesMut,
+    source: Source,
 }
 
 impl Traveller {
     /// A connection with no operation in flight, and what was read from it and not consumed.
-    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut) -> Self {
-        Traveller { fd: Some(fd), bytes }
+    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut, source: Source) -> Self {
+        Traveller { fd: Some(fd), bytes, source }
     }
 
     /// Ends the journey.
-    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut) {
+    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Source) {
         let fd = self.fd.take().expect("a traveller arrives once");
-        (fd, std::mem::take(&mut self.bytes))
+        (fd, std::mem::take(&mut self.bytes), self.source)
     }
 }
 
 impl Drop for Traveller {
     fn drop(&mut self) {
         if let Some(fd) = &self.fd {
+            super::socket::send_now(fd.as_fd(), BUSY_503);
             super::socket::shut(fd.as_fd());
         }
     }
@@ -505,20 +507,22 @@ mod tests {
     }
 
     #[test]
-    fn an_undelivered_connection_is_shut_down() {
+    fn an_undelivered_connection_is_told_to_come_again() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), Source::default());
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
-        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).unwrap();
+        assert_eq!(reply, BUSY_503);
     }
 
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
-        let (fd, bytes) = traveller.arrive();
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), Source::default());
+        let (fd, bytes, _) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];

@@ -9,6 +9,7 @@ mod auth;
 mod bounds;
 mod broadcast;
 mod election_model;
+mod fairness;
 mod first_steps;
 mod http;
 mod jwt;

@@ -16,6 +16,7 @@ use moorline::core::{
     Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, Now, Piece, ShardId,
     census::Census,
     config::{CoreConfig, Priming},
+    quotas::Source,
     shard::{Admission, Population, Shard},
 };
 use std::{
@@ -53,7 +54,7 @@ pub struct Sim {
 
 /// What travels between shards.
 pub enum Mail {
-    Conn { socket: usize, to: usize, bytes: BytesMut, refusal: &'static [u8] },
+    Conn { socket: usize, to: usize, source: Source, bytes: BytesMut, refusal: &'static [u8] },
     News { to: usize, announcement: Announcement, m: u64 },
 }
 
@@ -245,12 +246,18 @@ impl Sim {
                 note!(self, "socket {socket} leaves shard {shard} for {:?}", moved.shard);
                 assert!(self.sockets[socket].in_flight.is_none(), "moved with a write in flight");
                 if !self.is_calm && self.rng.percent(3) {
-                    return self.stray(shard, socket, moved.refusal);
+                    return self.stray(shard, socket, moved.source, moved.refusal);
                 }
                 self.sockets[socket].place = Place::Mail;
                 let to = usize::from(moved.shard.0);
                 assert_ne!(to, shard, "moved to where it is");
-                self.mail.push_back(Mail::Conn { socket, to, bytes: moved.bytes, refusal: moved.refusal });
+                self.mail.push_back(Mail::Conn {
+                    socket,
+                    to,
+                    source: moved.source,
+                    bytes: moved.bytes,
+                    refusal: moved.refusal,
+                });
             }
             Effect::Measure(key) => {
                 if let Some(socket) = self.find(shard, key) {
@@ -270,13 +277,13 @@ impl Sim {
     }
 
     /// The other shard's mailbox is full: the shell refuses the connection and closes it.
-    fn stray(&mut self, shard: usize, socket: usize, refusal: &'static [u8]) {
+    fn stray(&mut self, shard: usize, socket: usize, source: Source, refusal: &'static [u8]) {
         assert!(refusal.starts_with(b"HTTP/1.1 503 "));
         note!(self, "socket {socket} finds no room");
         let entry = &mut self.sockets[socket];
         entry.place = Place::Closed;
         entry.eof_seen = true;
-        self.shards[shard].strayed();
+        self.shards[shard].strayed(source);
         self.saw_end(socket);
     }
 
@@ -519,9 +526,9 @@ impl Sim {
 
     fn open_mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Conn { socket, to, bytes, refusal } => {
+            Mail::Conn { socket, to, source, bytes, refusal } => {
                 assert!(refusal.starts_with(b"HTTP/1.1 503 "));
-                let key = self.shards[to].adopt(bytes, self.now);
+                let key = self.shards[to].adopt(bytes, source, self.now);
                 note!(self, "socket {socket} arrives on shard {to}");
                 let former = self.keys.insert((to, key), socket);
                 assert!(former.is_none(), "a key is never used twice");
