@@ -610,7 +610,7 @@ mod tests {
             let expected: &[&str] = match flag {
                 "shards" => &["shards", "max-connections", "max-connections-per-address", "children"],
                 "max-connections" => &["max-connections", "max-connections-per-address"],
-                "max-sessions" => &["max-sessions", "max-sessions-per-client", "max-streams-per-client"],
+                "max-sessions" => &["max-sessions-per-client", "max-streams-per-client", "max-sessions"],
                 flag => &[flag],
             };
             assert_eq!(changed, expected);
