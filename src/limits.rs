@@ -70,6 +70,9 @@ pub const KEPT_BYTES_MAX: usize = 1 << 30;
 pub const REPLAY_TTL_MS: u64 = 120_000;
 /// Request streams per session remembered for an evicted response; the cursor of an older one is fallen-through.
 pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
+/// Messages per session whose arrival a cursor may prove after they moved to another stream; of an older one there is no
+/// proof any more, and it is sent.
+pub const MOVED_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 /// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.

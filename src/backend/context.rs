@@ -10,7 +10,7 @@
 
 use super::{asks::Asks, client::Client, host::ReadyList, model::Meta, notification, params};
 use crate::core::seam::{
-    Call, CallKey, ClientFeatures, LogLevel, Notification, Principal, Revision, SessionKey, Tell,
+    Call, CallKey, ClientFeatures, LogLevel, Method, Notification, Principal, Revision, SessionKey, Tell,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -243,6 +243,7 @@ impl Future for Cancelled {
 pub(super) struct CallState {
     key: CallKey,
     session: Option<SessionKey>,
+    method: Method,
     revision: Revision,
     client: ClientFeatures,
     principal: Option<Principal>,
@@ -261,6 +262,7 @@ impl CallState {
         CallState {
             key: call.key,
             session: call.session,
+            method: call.method.clone(),
             revision: call.revision,
             client: call.client,
             principal: call.principal.take(),
@@ -279,6 +281,10 @@ impl CallState {
 
     pub(super) fn session(&self) -> Option<SessionKey> {
         self.session
+    }
+
+    pub(super) fn method(&self) -> &str {
+        self.method.as_str()
     }
 
     pub(super) fn revision(&self) -> Revision {

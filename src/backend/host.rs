@@ -17,32 +17,38 @@
 //! A pending call costs its worker (the size of the service's largest handler, and about 200 bytes) and
 //! about 100 bytes in the maps. Asking, waking, cancelling: O(1); ending a session: O(its pending calls).
 
+mod listen;
+mod ready;
+mod worker;
+
+pub(super) use ready::ReadyList;
+
 use super::asks::Asks;
 use super::context::{CallState, Context, Link, Outbox, Outlet};
-use super::service::{PerRevision, Reply, Request, Service, internal_error};
+use super::info::Capabilities;
+use super::service::{self, PerRevision, Reply, Request, Service, internal_error};
+use super::stamp::Stamp;
 use crate::core::jsonrpc::RpcError;
-use crate::core::seam::{Ask, Call, CallKey, SessionKey, Tell};
+use crate::core::seam::{Ask, Call, CallKey, Revision, SessionKey, Tell};
 use crate::limits::IDLE_WORKERS_MAX;
 use crate::shell::backend::Backend;
 use slab::Slab;
 use std::{
-    any::Any,
-    cell::Cell,
     collections::HashMap,
-    convert::Infallible,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{self, Poll, Wake, Waker},
+    sync::Arc,
+    task,
 };
+use worker::{Step, Worker, report};
 
 /// One shard's handlers. See the module.
 pub struct Host<S> {
     service: Rc<S>,
     greetings: PerRevision<Result<Reply, RpcError>>,
+    capabilities: Capabilities,
+    stamp: Stamp,
     link: Rc<Link>,
     ready: Arc<ReadyList>,
     workers: Slab<Worker>,
@@ -62,6 +68,8 @@ impl<S: Service> Host<S> {
         Host {
             service: Rc::new(service),
             greetings: PerRevision::new(|revision| info.greeting(revision)),
+            stamp: Stamp::new(&info),
+            capabilities: info.capabilities,
             link: Rc::new(Link { outbox: Outbox::new(Arc::clone(&ready)), asks: Asks::default() }),
             ready,
             workers: Slab::new(),
@@ -91,8 +99,8 @@ impl<S: Service> Backend for Host<S> {
     fn ask(&mut self, ask: Ask, out: &mut Vec<Tell>) {
         self.start_service(out);
         match ask {
-            Ask::Call(call) if call.method.as_str() == "initialize" => self.greet(call, out),
-            Ask::Call(call) => self.start(call, out),
+            Ask::Call(call) if call.revision.has_sessions() => self.call_of_session(call, out),
+            Ask::Call(call) => self.call_without_session(call, out),
             Ask::Cancel(call) => self.cancel(call),
             Ask::Notified(notified) => self.attended(out, |service| service.notified(&notified)),
             Ask::SessionEnded(session) => self.end_session(session, out),
@@ -124,9 +132,39 @@ impl<S: Service> Host<S> {
         }
     }
 
+    fn call_of_session(&mut self, call: Call, out: &mut Vec<Tell>) {
+        match call.method.as_str() {
+            "initialize" => self.greet(call, out),
+            _ => self.start(call, out),
+        }
+    }
+
+    /// From 2026-07-28 on: what is the host's own to answer, and what this revision has no more.
+    fn call_without_session(&mut self, call: Call, out: &mut Vec<Tell>) {
+        match call.method.as_str() {
+            "server/discover" => {
+                let discovery = self.greetings.of(call.revision).clone();
+                self.answer(call.key, call.revision, call.method.as_str(), discovery, out);
+            }
+            "subscriptions/listen" => out.push(self.listen(&call)),
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
+                let refusal = service::method_not_found(&call.method);
+                out.push(Tell::Respond(call.key, Err(refusal)));
+            }
+            _ => self.start(call, out),
+        }
+    }
+
+    fn listen(&self, call: &Call) -> Tell {
+        match listen::read(call, &self.capabilities) {
+            Ok(listening) => Tell::Listen(call.key, listening),
+            Err(refusal) => Tell::Respond(call.key, Err(refusal)),
+        }
+    }
+
     fn greet(&self, call: Call, out: &mut Vec<Tell>) {
         let greeting = self.greetings.of(call.revision).clone();
-        out.push(answer_of(call.key, greeting));
+        self.answer(call.key, call.revision, call.method.as_str(), greeting, out);
         self.attended(out, |service| service.session_started(&request_of(call)));
     }
 
@@ -150,11 +188,11 @@ impl<S: Service> Host<S> {
             Step::Pending => self.remember(index, state),
             Step::Answered(answer) => {
                 self.release(index);
-                respond(&state, answer, out);
+                self.respond(&state, answer, out);
             }
             Step::Panicked => {
                 self.workers.remove(index);
-                respond(&state, Err(internal_error()), out);
+                self.respond(&state, Err(internal_error()), out);
             }
         }
     }
@@ -169,12 +207,12 @@ impl<S: Service> Host<S> {
             Step::Answered(answer) => {
                 let state = self.forget(index);
                 self.release(index);
-                respond(&state, answer, out);
+                self.respond(&state, answer, out);
             }
             Step::Panicked => {
                 let state = self.forget(index);
                 self.workers.remove(index);
-                respond(&state, Err(internal_error()), out);
+                self.respond(&state, Err(internal_error()), out);
             }
         }
     }
@@ -198,6 +236,27 @@ impl<S: Service> Host<S> {
             self.workers[index].cancel();
         }
         self.attended(out, |service| service.session_ended(session));
+    }
+
+    fn respond(&self, state: &CallState, answer: Result<Reply, RpcError>, out: &mut Vec<Tell>) {
+        state.finish();
+        self.answer(state.key(), state.revision(), state.method(), answer, out);
+    }
+
+    /// Answers a call in the words of its revision.
+    fn answer(
+        &self,
+        call: CallKey,
+        revision: Revision,
+        method: &str,
+        answer: Result<Reply, RpcError>,
+        out: &mut Vec<Tell>,
+    ) {
+        out.push(match answer {
+            Ok(reply) if revision.has_sessions() => reply.answer(call),
+            Ok(reply) => reply.map(|json| self.stamp.on(method, json)).answer(call),
+            Err(error) => Tell::Respond(call, Err(service::revised_error(error, revision))),
+        });
     }
 
     // --- Bookkeeping --------------------------------------------------------------------------
@@ -253,18 +312,6 @@ impl<S> fmt::Debug for Host<S> {
     }
 }
 
-fn respond(state: &CallState, answer: Result<Reply, RpcError>, out: &mut Vec<Tell>) {
-    state.finish();
-    out.push(answer_of(state.key(), answer));
-}
-
-fn answer_of(call: CallKey, answer: Result<Reply, RpcError>) -> Tell {
-    match answer {
-        Ok(reply) => reply.answer(call),
-        Err(error) => Tell::Respond(call, Err(error)),
-    }
-}
-
 fn request_of(call: Call) -> Request {
     Request {
         method: call.method,
@@ -272,6 +319,7 @@ fn request_of(call: Call) -> Request {
         revision: call.revision,
         session: call.session,
         client: call.client,
+        param_fields: call.param_fields,
     }
 }
 
@@ -280,141 +328,6 @@ fn request_of(call: Call) -> Request {
 enum Stage {
     New,
     Started,
-}
-
-// --- Workers ------------------------------------------------------------------------------------
-
-struct Worker {
-    desk: Rc<Desk>,
-    /// The loop of [`work`]; it never ends.
-    task: Pin<Box<dyn Future<Output = Infallible>>>,
-    wake: Arc<WorkerWake>,
-    waker: Waker,
-    /// The pending call, if any.
-    running: Option<Rc<CallState>>,
-}
-
-/// What one poll of a worker came to.
-enum Step {
-    Pending,
-    Answered(Result<Reply, RpcError>),
-    Panicked,
-}
-
-/// Where a worker finds its request and leaves its result.
-#[derive(Default)]
-struct Desk {
-    job: Cell<Option<(Request, Context)>>,
-    answer: Cell<Option<Result<Reply, RpcError>>>,
-}
-
-async fn work<S: Service>(service: Rc<S>, desk: Rc<Desk>) -> Infallible {
-    loop {
-        let (request, context) =
-            std::future::poll_fn(|_| desk.job.take().map_or(Poll::Pending, Poll::Ready)).await;
-        let answer = service.call(request, context).await;
-        desk.answer.set(Some(answer));
-    }
-}
-
-impl Worker {
-    fn new<S: Service>(index: usize, service: Rc<S>, ready: Arc<ReadyList>) -> Self {
-        let desk = Rc::new(Desk::default());
-        let wake = Arc::new(WorkerWake { index, queued: AtomicBool::new(false), ready });
-        let waker = Waker::from(Arc::clone(&wake));
-        Worker { task: Box::pin(work(service, Rc::clone(&desk))), desk, wake, waker, running: None }
-    }
-
-    /// Polls the handler once. After [`Step::Panicked`] the worker must be dropped.
-    fn step(&mut self) -> Step {
-        // From here on a wake counts again, also one that happens while the handler runs.
-        self.wake.queued.store(false, Ordering::Release);
-        let task = self.task.as_mut();
-        let mut cx = task::Context::from_waker(&self.waker);
-        match catch_unwind(AssertUnwindSafe(|| task.poll(&mut cx))) {
-            Ok(Poll::Ready(never)) => match never {},
-            Ok(Poll::Pending) => self.desk.answer.take().map_or(Step::Pending, Step::Answered),
-            Err(panic) => {
-                report(&*panic);
-                Step::Panicked
-            }
-        }
-    }
-
-    /// Also wakes the handler itself, for one that looks at the flag between two steps.
-    fn cancel(&self) {
-        if let Some(state) = &self.running {
-            state.cancel();
-            self.waker.wake_by_ref();
-        }
-    }
-}
-
-fn report(panic: &(dyn Any + Send)) {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = text.unwrap_or("(not a text)"), "a handler panicked");
-}
-
-// --- Waking -------------------------------------------------------------------------------------
-
-/// The workers that were woken, and whom to tell.
-#[derive(Debug, Default)]
-pub(super) struct ReadyList {
-    inner: Mutex<Ready>,
-}
-
-#[derive(Debug, Default)]
-struct Ready {
-    workers: Vec<usize>,
-    /// Taken by the first wake after a poll: the driver is woken once a turn.
-    driver: Option<Waker>,
-}
-
-impl ReadyList {
-    /// Moves the woken workers to `woken` and has `driver` woken for the next one.
-    fn take(&self, driver: &Waker, woken: &mut Vec<usize>) {
-        let mut ready = self.lock();
-        woken.append(&mut ready.workers);
-        ready.driver = Some(driver.clone());
-    }
-
-    fn push(&self, worker: usize) {
-        self.lock().workers.push(worker);
-        self.wake_driver();
-    }
-
-    pub(super) fn wake_driver(&self) {
-        // Not while the lock is held: a waker may do anything.
-        let driver = self.lock().driver.take();
-        if let Some(driver) = driver {
-            driver.wake();
-        }
-    }
-
-    /// No code that can panic runs under the lock, so a poisoned one is as good as any.
-    fn lock(&self) -> MutexGuard<'_, Ready> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct WorkerWake {
-    index: usize,
-    /// Already on the list.
-    queued: AtomicBool,
-    ready: Arc<ReadyList>,
-}
-
-impl Wake for WorkerWake {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
-            self.ready.push(self.index);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a server says about itself in `initialize`.
+//! What a server says about itself: in `initialize`, from 2026-07-28 on in `server/discover`.
 //!
-//! Owns the shape of that answer and what each revision knows of it.
+//! Owns the shapes of these answers and what each revision knows of them; and how long clients may keep what they are told.
 
 use super::{
     model::{Icon, Meta, Revised, since, with},
@@ -9,9 +9,9 @@ use super::{
 use crate::core::jsonrpc::RpcError;
 use crate::core::seam::Revision;
 use serde::Serialize;
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
-/// What a server says about itself in `initialize`.
+/// What a server says about itself.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
     /// Who it is.
@@ -20,6 +20,10 @@ pub struct ServerInfo {
     pub instructions: Option<Cow<'static, str>>,
     /// What the server offers; advertise only what [`Service::call`](super::Service::call) answers.
     pub capabilities: Capabilities,
+    /// How long clients may keep its lists, and what it says here (2026-07-28).
+    pub lists: Caching,
+    /// How long clients may keep what is in its resources (2026-07-28).
+    pub resources: Caching,
 }
 
 impl ServerInfo {
@@ -36,6 +40,8 @@ impl ServerInfo {
             },
             instructions: None,
             capabilities: Capabilities::default(),
+            lists: Caching::NONE,
+            resources: Caching::NONE,
         }
     }
 
@@ -51,11 +57,14 @@ impl ServerInfo {
         self
     }
 
-    /// The result of `initialize` for a session of that revision.
+    /// The result of `initialize` for a session of that revision; that of `server/discover` where there are none.
     ///
     /// # Errors
     /// Never in practice: it is made of strings.
     pub(super) fn greeting(&self, revision: Revision) -> Result<Reply, RpcError> {
+        if !revision.has_sessions() {
+            return self.discovery();
+        }
         let greeting = Greeting {
             protocol_version: revision.date(),
             capabilities: self.capabilities.clone(),
@@ -63,6 +72,48 @@ impl ServerInfo {
             instructions: self.instructions.as_deref(),
         };
         Reply::revised(greeting, revision)
+    }
+
+    /// Who it is goes into the `_meta` of this as of every result.
+    fn discovery(&self) -> Result<Reply, RpcError> {
+        Reply::of(&Discovery {
+            supported_versions: Revision::WITHOUT_SESSIONS.map(Revision::date),
+            capabilities: &self.capabilities,
+            instructions: self.instructions.as_deref(),
+        })
+    }
+}
+
+/// How long, and for whom, a client may keep a result (`ttlMs`, `cacheScope` of 2026-07-28).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    /// How long; zero means that it is to ask again each time.
+    pub ttl: Duration,
+    /// For whom.
+    pub scope: CacheScope,
+}
+
+/// Whose a kept result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// For those with the same credentials only.
+    Private,
+    /// For everybody: intermediaries may hand it to others. Never for what depends on who asks.
+    Public,
+}
+
+impl Caching {
+    /// Not at all.
+    pub const NONE: Caching = Caching { ttl: Duration::ZERO, scope: CacheScope::Private };
+
+    /// That long, for those with the same credentials.
+    pub const fn private(ttl: Duration) -> Self {
+        Caching { ttl, scope: CacheScope::Private }
+    }
+
+    /// That long, for everybody.
+    pub const fn public(ttl: Duration) -> Self {
+        Caching { ttl, scope: CacheScope::Public }
     }
 }
 
@@ -103,6 +154,9 @@ pub struct Capabilities {
     /// `completion/complete`; sent from 2025-03-26 on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completions: Option<EmptyCapability>,
+    /// Extensions of the protocol by their names, with their settings; sent from 2026-07-28 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Meta>,
     /// What the specification does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experimental: Option<Meta>,
@@ -123,6 +177,7 @@ pub struct Capabilities {
 impl Revised for Capabilities {
     fn revise(&mut self, revision: Revision) {
         since(Revision::V2025_03_26, revision, &mut self.completions);
+        since(Revision::V2026_07_28, revision, &mut self.extensions);
     }
 }
 
@@ -154,6 +209,15 @@ struct Greeting<'a> {
     protocol_version: &'a str,
     capabilities: Capabilities,
     server_info: Implementation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Discovery<'a> {
+    supported_versions: [&'a str; Revision::WITHOUT_SESSIONS.len()],
+    capabilities: &'a Capabilities,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
 }
@@ -192,7 +256,7 @@ mod tests {
         info.implementation.title = Some("Name".into());
         info.implementation.icons = Some(vec![Icon::new("data:,")]);
         info.implementation.website_url = Some("https://example.com".into());
-        for revision in Revision::ALL {
+        for revision in Revision::WITH_SESSIONS {
             let said = greeting(&info, revision);
             assert_eq!(said["serverInfo"].get("title").is_some(), revision >= Revision::V2025_06_18);
             assert_eq!(said["serverInfo"].get("icons").is_some(), revision >= Revision::V2025_11_25);
@@ -203,9 +267,24 @@ mod tests {
     }
 
     #[test]
+    fn discovery_names_the_revisions_without_sessions_and_what_is_served() {
+        let mut info = ServerInfo::new("n", "1").instructions("Ask.");
+        let tasks = Meta::from_iter([("io.modelcontextprotocol/tasks".to_owned(), json!({}))]);
+        info.capabilities.extensions = Some(tasks);
+        assert_eq!(
+            greeting(&info, Revision::V2026_07_28),
+            json!({"supportedVersions": ["2026-07-28"], "instructions": "Ask.",
+                   "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}})
+        );
+        let older = greeting(&info, Revision::V2025_11_25);
+        assert_eq!(older["capabilities"], json!({}));
+    }
+
+    #[test]
     fn capabilities_are_spelled_as_the_specification_does() {
         let all = Capabilities {
             completions: Some(EmptyCapability {}),
+            extensions: Some(Meta::new()),
             experimental: Some(Meta::new()),
             logging: Some(EmptyCapability {}),
             prompts: Some(ListCapability { list_changed: true }),
@@ -213,7 +292,7 @@ mod tests {
             tools: Some(ListCapability::default()),
         };
         let expected = json!({
-            "completions": {}, "experimental": {}, "logging": {}, "prompts": {"listChanged": true},
+            "completions": {}, "extensions": {}, "experimental": {}, "logging": {}, "prompts": {"listChanged": true},
             "resources": {"subscribe": true, "listChanged": false}, "tools": {"listChanged": false},
         });
         assert_eq!(serde_json::to_value(all).unwrap(), expected);

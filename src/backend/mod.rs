@@ -17,6 +17,7 @@ pub mod context;
 mod failure;
 pub mod host;
 mod info;
+mod members;
 pub mod model;
 pub mod notification;
 pub mod params;
@@ -24,6 +25,7 @@ pub mod schema;
 mod serve;
 pub mod server;
 pub mod service;
+mod stamp;
 pub mod stdio;
 
 #[cfg(test)]
@@ -40,9 +42,10 @@ pub use context::{Context, Outlet};
 pub use failure::{Failure, URL_ELICITATION_REQUIRED};
 pub use host::Host;
 pub use info::{
-    Capabilities, EmptyCapability, Implementation, ListCapability, ResourcesCapability, ServerInfo,
+    CacheScope, Caching, Capabilities, EmptyCapability, Implementation, ListCapability, ResourcesCapability,
+    ServerInfo,
 };
 pub use params::ParamsError;
 pub use serve::{ServeError, serve};
-pub use server::{Builder, NoArguments, Prompt, Resource, Server, Template, Tool};
+pub use server::{BuildError, Builder, NoArguments, Prompt, Resource, Server, Template, Tool};
 pub use service::{Reply, Request, Service};

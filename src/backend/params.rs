@@ -24,6 +24,13 @@ impl ParamsError {
     pub fn new(field: &str, reason: impl Into<String>) -> Self {
         ParamsError { field: field.to_owned(), reason: reason.into() }
     }
+
+    /// The same error about a field of a field.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        let field = if self.field.is_empty() { outer.to_owned() } else { format!("{outer}.{}", self.field) };
+        ParamsError { field, ..self }
+    }
 }
 
 impl fmt::Display for ParamsError {

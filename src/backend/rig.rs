@@ -76,7 +76,7 @@ impl<S: Service> Rig<S> {
     ) {
         self.ask(Ask::Call(Call {
             key: call(slot),
-            session: Some(session(0)),
+            session: revision.has_sessions().then(|| session(0)),
             method: method(name),
             params: params.map(|params| params.to_owned().into()),
             progress_token: Some(r#""t""#.into()),

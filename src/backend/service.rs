@@ -19,7 +19,7 @@
 //!     async fn call(&self, request: Request, _context: Context) -> Result<Reply, RpcError> {
 //!         match request.method.as_str() {
 //!             "clock/now" => Reply::of(&serde_json::json!({ "ms": 0 })),
-//!             _ => Err(service::method_not_found(&request)),
+//!             _ => Err(service::method_not_found(&request.method)),
 //!         }
 //!     }
 //! }
@@ -27,13 +27,14 @@
 
 use super::{
     context::{Context, Outlet, meta_of},
+    failure::URL_ELICITATION_REQUIRED,
     info::ServerInfo,
     model::{Meta, Revised},
     params,
     params::ParamsError,
 };
 use crate::core::jsonrpc::RpcError;
-use crate::core::seam::{CallKey, ClientFeatures, Method, Notified, Revision, SessionKey, Tell};
+use crate::core::seam::{CallKey, ClientFeatures, Method, Notified, ParamField, Revision, SessionKey, Tell};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
@@ -43,10 +44,11 @@ use std::{borrow::Cow, sync::Arc};
 ///
 /// A handler that blocks its thread delays every connection of its shard.
 pub trait Service: 'static {
-    /// What `initialize` says about this server. Asked once, before anything else.
+    /// What `initialize` and `server/discover` say about this server. Asked once, before anything else.
     fn info(&self) -> ServerInfo;
 
-    /// Answers a request of a client. `initialize`, `ping` and `logging/setLevel` never arrive here.
+    /// Answers a request of a client. `initialize`, `ping`, `logging/setLevel`, `server/discover` and
+    /// `subscriptions/listen` never arrive here.
     ///
     /// The future is polled once at once; most handlers are ready then and cost no task. A panic becomes the
     /// error -32603 of this call alone. Cancellation is a request, not an abort: a handler that never looks at
@@ -79,12 +81,14 @@ pub struct Request {
     pub method: Method,
     /// `params` as written, or absent. Most handlers want [`params`](Self::params).
     pub params: Option<Bytes>,
-    /// The session's revision: decides which fields a result may have.
+    /// The session's revision, or the one the request claims: decides which fields a result may have.
     pub revision: Revision,
-    /// The session the request belongs to.
+    /// The session the request belongs to; `None` from 2026-07-28 on, where there are none.
     pub session: Option<SessionKey>,
-    /// What the session's client can be asked for.
+    /// What the client can be asked for.
     pub client: ClientFeatures,
+    /// The `Mcp-Param-*` fields of a `tools/call` (2026-07-28).
+    pub param_fields: Vec<ParamField>,
 }
 
 impl Request {
@@ -131,7 +135,7 @@ impl Reply {
     /// As [`of`](Self::of).
     pub fn revised(mut result: impl Serialize + Revised, revision: Revision) -> Result<Self, RpcError> {
         // The newest knows everything.
-        if revision < Revision::NEWEST_WITH_SESSIONS {
+        if revision < Revision::V2026_07_28 {
             result.revise(revision);
         }
         Reply::of(&result)
@@ -161,6 +165,14 @@ impl Reply {
         }
     }
 
+    /// The same, if it is JSON, as `change` makes it.
+    pub(super) fn map(self, change: impl FnOnce(Bytes) -> Bytes) -> Self {
+        match self.0 {
+            Said::Json(json) => Reply(Said::Json(change(json))),
+            Said::Subscribed(_) | Said::Unsubscribed(_) => self,
+        }
+    }
+
     /// What the core is told.
     pub(super) fn answer(self, call: CallKey) -> Tell {
         match self.0 {
@@ -176,8 +188,8 @@ const EMPTY: &[u8] = b"{}";
 // --- Errors -------------------------------------------------------------------------------------
 
 /// -32601: this server does not have the method.
-pub fn method_not_found(request: &Request) -> RpcError {
-    error(-32601, format!("Method not found: {}", excerpt(request.method.as_str())))
+pub fn method_not_found(method: &Method) -> RpcError {
+    error(-32601, format!("Method not found: {}", excerpt(method.as_str())))
 }
 
 /// -32602: the parameters do not fit, for the reason given.
@@ -185,11 +197,13 @@ pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
     error(-32602, format!("Invalid params: {reason}"))
 }
 
-/// The error for a resource that does not exist; -32002 is the code of the sessions' revisions for this.
+/// The error for a resource that does not exist: -32002, which becomes -32602 where 2026-07-28 is spoken.
 pub fn resource_not_found(uri: &str) -> RpcError {
     let data = serde_json::json!({ "uri": excerpt(uri) });
-    RpcError { data: Some(data.to_string().into()), ..error(-32002, "Resource not found") }
+    RpcError { data: Some(data.to_string().into()), ..error(RESOURCE_NOT_FOUND, "Resource not found") }
 }
+
+const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// -32603: a fault of the server. It says no more than that; the log does.
 pub fn internal_error() -> RpcError {
@@ -202,6 +216,21 @@ pub(super) fn excerpt(name: &str) -> Cow<'_, str> {
         Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
         None => Cow::Borrowed(name),
     }
+}
+
+/// -32020: a header field is missing, malformed or differs from the body (2026-07-28).
+pub fn header_mismatch(reason: impl std::fmt::Display) -> RpcError {
+    error(-32020, format!("Header mismatch: {reason}"))
+}
+
+/// The same error in the words of 2026-07-28, which has given up two codes.
+pub(super) fn revised_error(error: RpcError, revision: Revision) -> RpcError {
+    let code = match error.code {
+        RESOURCE_NOT_FOUND => -32602,
+        URL_ELICITATION_REQUIRED => -32603,
+        code => code,
+    };
+    if revision.has_sessions() { error } else { RpcError { code, ..error } }
 }
 
 pub(super) fn error(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {

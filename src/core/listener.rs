@@ -66,6 +66,9 @@ impl Shard {
             self.forget_named(session, cursor.stream);
         }
         self.check_streams(session, conn)?;
+        if let Wanted::Listener(cursor) = wanted {
+            self.cursor_proves(session, cursor, now);
+        }
         self.make_place(session, wanted, now)?;
         self.touch_session(session, now);
         let stream = self.stream_for(session, wanted, now);
@@ -286,7 +289,7 @@ impl Shard {
             .filter(|slot| *slot != stream && self.streams[*slot].attachment == Attachment::None)
             .collect();
         for orphan in orphans {
-            if self.return_unacked(orphan) {
+            if self.return_unacked(orphan, now) {
                 self.forget_if_done(orphan);
             }
         }
@@ -412,7 +415,7 @@ impl Shard {
             self.demote(stream);
         }
         self.release_claims(stream, now);
-        self.return_unacked(stream);
+        self.return_unacked(stream, now);
         if primary.is_none() {
             self.counters.primaries_promoted += 1;
         }
@@ -420,7 +423,7 @@ impl Shard {
     }
 
     /// Takes back what the kernel was not given of a stream that stays on its connection, which is returned.
-    fn retract_stream(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
+    pub(super) fn retract_stream(&mut self, stream: StreamSlot, now: Now) -> Option<ConnSlot> {
         let conn = self.streams[stream].live_conn()?;
         self.retract_output(conn);
         let offset = self.conns[conn].queued_offset();
@@ -485,24 +488,25 @@ impl Shard {
             return;
         }
         self.release_claims(stream, now);
-        if self.return_unacked(stream) {
+        if self.return_unacked(stream, now) {
             self.pump_stream(primary, now);
         }
     }
 
     /// Puts what a stream may not have delivered back at the head of the queue. False if there was nothing.
-    pub(super) fn return_unacked(&mut self, stream: StreamSlot) -> bool {
+    pub(super) fn return_unacked(&mut self, stream: StreamSlot, now: Now) -> bool {
         let entry = &self.streams[stream];
         if !entry.listens() || entry.log.is_none() {
             return false;
         }
-        let session = entry.session;
-        let messages = self.take_unacked(stream);
-        if messages.is_empty() {
+        let (session, number) = (entry.session, entry.number);
+        let events = self.take_unacked(stream);
+        if events.is_empty() {
             return false;
         }
-        self.counters.events_moved += messages.len() as u64;
-        self.queue_mut(session).push_front(messages.into_iter());
+        self.counters.events_moved += events.len() as u64;
+        self.remember_moved(session, number, &events, now);
+        self.queue_mut(session).push_front(events.into_iter().map(|event| event.message));
         true
     }
 

@@ -11,7 +11,8 @@
 //! concern, which the session's bounds cap.
 
 use super::queue::{Class, Message};
-use std::collections::VecDeque;
+use bytes::Bytes;
+use std::{collections::VecDeque, rc::Rc};
 
 #[derive(Debug)]
 pub(super) struct Event {
@@ -113,6 +114,16 @@ impl Log {
         }
     }
 
+    /// Frames behind `offset` were taken back from the attachment.
+    pub(super) fn forget_writes_behind(&mut self, offset: u64) {
+        let written = self.first_unacked()..self.first_unsent();
+        for event in self.events.range_mut(written) {
+            if matches!(event.delivery, Delivery::Written { end } if end > offset) {
+                event.delivery = Delivery::Unsent;
+            }
+        }
+    }
+
     /// What was written to an attachment that is no more counts as unsent.
     pub(super) fn forget_writes(&mut self) {
         let written = self.first_unacked()..self.first_unsent();
@@ -137,13 +148,13 @@ impl Log {
     }
 
     /// Takes out what no evidence shows to have arrived, in order, to be sent elsewhere.
-    pub(super) fn take_unacked(&mut self) -> Vec<Message> {
+    pub(super) fn take_unacked(&mut self) -> Vec<Event> {
         let mut unacked = Vec::new();
         let events = std::mem::take(&mut self.events);
         for event in events {
             match event.delivery {
                 Delivery::Acked => self.events.push_back(event),
-                Delivery::Unsent | Delivery::Written { .. } => unacked.push(event.message),
+                Delivery::Unsent | Delivery::Written { .. } => unacked.push(event),
             }
         }
         unacked
@@ -190,6 +201,11 @@ impl Log {
         self.events.remove(self.index_of(sequence)?)
     }
 
+    /// Removes what is not known to have arrived, by its payload.
+    pub(super) fn remove_unacked(&mut self, condemned: impl Fn(&Rc<Bytes>) -> bool) -> Removed {
+        self.remove_where(|event| event.delivery != Delivery::Acked && condemned(&event.message.payload))
+    }
+
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {
         let mut removed = Removed::default();
         self.events.retain(|event| {
@@ -221,8 +237,6 @@ pub(super) enum Responses {
 mod tests {
     use super::*;
     use crate::core::queue::Signal;
-    use bytes::Bytes;
-    use std::rc::Rc;
 
     fn message(class: Class, text: &'static str) -> Message {
         Message { class, payload: Rc::new(Bytes::from_static(text.as_bytes())) }

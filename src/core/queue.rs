@@ -111,6 +111,12 @@ impl Queue {
         self.bytes
     }
 
+    /// Removes messages by their payloads.
+    pub(super) fn remove_where(&mut self, condemned: impl Fn(&Rc<Bytes>) -> bool) {
+        self.messages.retain(|message| !condemned(&message.payload));
+        self.bytes = self.messages.iter().map(|message| message.payload.len()).sum();
+    }
+
     fn holds_same_signal(&self, message: &Message) -> bool {
         matches!(message.class, Class::Signal(_)) && self.messages.iter().any(|m| m.class == message.class)
     }

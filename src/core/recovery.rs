@@ -9,6 +9,7 @@
 //! which there is no doubt never gets here, nor that to `initialize`.
 
 use super::{
+    moved::Moved,
     queue::Message,
     seam::*,
     shard::{Deadline, Shard},
@@ -19,11 +20,12 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// The lost replies of one session, oldest first.
+/// The lost replies of one session, oldest first, and under which names messages moved.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
     replies: VecDeque<Lost>,
     bytes: usize,
+    pub(super) moved: Moved,
     pub(super) timer: Option<TimerId>,
 }
 
@@ -72,7 +74,13 @@ impl Recovery {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.replies.is_empty()
+        self.replies.is_empty() && self.moved.is_empty()
+    }
+
+    /// When the oldest of what it holds came.
+    fn oldest_ms(&self) -> Option<u64> {
+        let reply_ms = self.replies.front().map(|lost| lost.at_ms);
+        reply_ms.into_iter().chain(self.moved.oldest_ms()).min()
     }
 
     /// Whether `live` is true of every stream that holds a claim or a copy.
@@ -202,30 +210,37 @@ impl Shard {
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
         recovery.timer = None;
         let ttl_ms = self.config.replay_ttl_ms;
+        recovery.moved.expire(now.ms.saturating_sub(ttl_ms));
         self.forget_replies(session, |lost| lost.at_ms + ttl_ms <= now.ms);
-        let oldest = self.sessions[session].recovery.as_ref().and_then(|recovery| recovery.replies.front());
-        if let Some(deadline_ms) = oldest.map(|lost| lost.at_ms + ttl_ms) {
-            self.arm_recovery(session, deadline_ms);
+        let oldest_ms = self.sessions[session].recovery.as_ref().and_then(|recovery| recovery.oldest_ms());
+        if let Some(oldest_ms) = oldest_ms {
+            self.arm_recovery(session, oldest_ms + ttl_ms);
         }
     }
 
     /// The session ends.
     pub(super) fn abandon_replies(&mut self, session: SessionSlot) {
+        if let Some(recovery) = &mut self.sessions[session].recovery {
+            recovery.moved.clear();
+        }
         self.forget_replies(session, |_| true);
     }
 
     fn forget_replies(&mut self, session: SessionSlot, condemned: impl Fn(&Lost) -> bool) {
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
         recovery.remove(condemned);
-        if recovery.is_empty() {
-            if let Some(timer) = recovery.timer {
-                self.wheel.cancel(timer);
-            }
-            self.sessions[session].recovery = None;
+        self.drop_empty_recovery(session);
+    }
+
+    pub(super) fn drop_empty_recovery(&mut self, session: SessionSlot) {
+        if let Some(recovery) = self.sessions[session].recovery.take_if(|recovery| recovery.is_empty())
+            && let Some(timer) = recovery.timer
+        {
+            self.wheel.cancel(timer);
         }
     }
 
-    fn arm_recovery(&mut self, session: SessionSlot, deadline_ms: u64) {
+    pub(super) fn arm_recovery(&mut self, session: SessionSlot, deadline_ms: u64) {
         let Some(timer) = self.sessions[session].recovery.as_ref().map(|recovery| recovery.timer) else {
             return;
         };

@@ -393,7 +393,7 @@ impl Shard {
         let session = self.streams[stream].session;
         let primary = self.sessions[session].primary;
         if primary.is_some() || self.best_listener(session).is_some() {
-            self.return_unacked(stream);
+            self.return_unacked(stream, now);
         }
         self.forget_if_done(stream);
         if let Some(primary) = primary {
@@ -429,7 +429,7 @@ impl Shard {
         if let Some(post) = self.streams[stream].post.take() {
             self.stream_abandoned(post);
         }
-        for message in self.take_unacked(stream) {
+        for Event { message, .. } in self.take_unacked(stream) {
             match message.class {
                 Class::Response => self.reply_lost(session, message, Origin::Nameless, now),
                 Class::Request(_) => {
@@ -652,7 +652,7 @@ impl Shard {
         let oldest_ms = entry.log.as_ref().and_then(|log| log.oldest_ms());
         if entry.attachment == Attachment::None && oldest_ms.is_some_and(|at_ms| at_ms <= limit_ms) {
             // Too old for a cursor, yet never delivered: it waits with what no stream was given.
-            self.return_unacked(stream);
+            self.return_unacked(stream, now);
         }
         let entry = &mut self.streams[stream];
         if let Some(log) = &mut entry.log {
@@ -763,13 +763,13 @@ impl Shard {
     }
 
     /// Takes what is not known to have arrived out of the stream's log.
-    pub(super) fn take_unacked(&mut self, stream: StreamSlot) -> Vec<Message> {
+    pub(super) fn take_unacked(&mut self, stream: StreamSlot) -> Vec<Event> {
         let Some(log) = &mut self.streams[stream].log else { return Vec::new() };
-        let messages = log.take_unacked();
-        let bytes = messages.iter().map(|message| message.payload.len()).sum();
-        let removed = Removed { events: messages.len(), bytes };
+        let events = log.take_unacked();
+        let mut removed = Removed::default();
+        events.iter().for_each(|event| removed.count(event));
         self.account_removed(stream, removed);
-        messages
+        events
     }
 }
 

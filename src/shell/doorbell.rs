@@ -97,6 +97,8 @@ impl Doorbell {
         }
     }
 
+    // --- Rules ------------------------------------------------------------------------------------
+
     /// Leaves new rules of who gets in for the shard, in the place of any it has not taken yet, and wakes it.
     pub(crate) fn leave_rules(&self, rules: Arc<Authenticator>) {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);

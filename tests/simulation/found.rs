@@ -373,3 +373,49 @@ fn a_lost_reply_is_not_given_back_to_a_connection_that_carries_it() {
     assert!(!bench.write(first).contains(r#"{"n":1}"#), "it is on its way there already");
     assert!(bench.write(third).contains(r#"{"n":1}"#), "the second is in doubt");
 }
+
+/// A listener whose stream was continued on a second connection, which is reset when it has carried one message and
+/// acknowledged nothing of it. Returns the first connection, to which the message goes now, and the message's former id.
+fn lose_a_continued_listener(bench: &mut Bench) -> (ConnKey, String) {
+    let first = bench.get("");
+    let begin = Bench::ids(&bench.write(first))[0].to_owned();
+    let second = bench.get(&format!("Last-Event-ID: {begin}\r\n"));
+    bench.announce(NotificationKind::Other, "one");
+    let text = bench.write(second);
+    assert!(text.contains("one"));
+    bench.reset(second, text.len());
+    (first, (*Bench::ids(&text).last().unwrap()).to_owned())
+}
+
+#[test]
+fn a_cursor_takes_back_what_it_shows_to_have_arrived() {
+    let mut bench = Bench::new(roomy(1));
+    let (first, cursor) = lose_a_continued_listener(&mut bench);
+    let third = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+    bench.announce(NotificationKind::Other, "two");
+    let text = bench.write(first) + &bench.write(third);
+    assert!(!text.contains("one"), "its client has it: {text}");
+    assert_eq!(text.matches("two").count(), 1);
+}
+
+#[test]
+fn a_message_that_a_cursor_shows_to_have_arrived_moves_no_further() {
+    let mut bench = Bench::new(roomy(1));
+    let (first, cursor) = lose_a_continued_listener(&mut bench);
+    let text = bench.write(first);
+    assert!(text.contains("one"), "nobody knows yet: {text}");
+    let third = bench.get(&format!("Last-Event-ID: {cursor}\r\n"));
+    bench.reset(first, text.len());
+    let text = bench.write(third);
+    assert!(!text.contains("one"), "its client has it: {text}");
+}
+
+#[test]
+fn an_older_cursor_takes_nothing_back() {
+    let mut bench = Bench::new(roomy(1));
+    let (first, cursor) = lose_a_continued_listener(&mut bench);
+    let (stream, _) = cursor.rsplit_once('-').unwrap();
+    let third = bench.get(&format!("Last-Event-ID: {stream}-0\r\n"));
+    let text = bench.write(first) + &bench.write(third);
+    assert_eq!(text.matches("one").count(), 1, "its client may not have it: {text}");
+}

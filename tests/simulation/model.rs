@@ -627,6 +627,18 @@ impl Model {
                 doubted || rewound,
                 "message {m} is in {former:?} and in {write:?} though it had arrived"
             );
+            // A cursor is evidence, too: from then on it moves no further.
+            let is_new = !message.writes.iter().any(|other| (other.stream, other.sequence) == key);
+            let proven = is_new
+                && !message.class.is_signal()
+                && session.rewinds.iter().any(|rewind| {
+                    let exchange = &sockets[rewind.socket].exchanges[rewind.exchange];
+                    rewind.stream == former.stream
+                        && rewind.sequence >= former.sequence
+                        && exchange.status == Some(200)
+                        && exchange.answered_step.is_some_and(|answered| answered < write.step)
+                });
+            assert!(!proven, "message {m} is in {write:?} though a cursor had named {former:?}");
         }
         let is_fresh = message.writes.is_empty();
         let (class, origin, step) = (message.class, message.origin, message.step);

@@ -42,7 +42,7 @@ impl Service for Curious {
             }
             "roots" => client.list_roots().await.map(|roots| format!("{} {:?}", roots[0].uri, roots[0].name)),
             "ping" => client.ping().await.map(|()| "there".to_owned()),
-            _ => return Err(service::method_not_found(&request)),
+            _ => return Err(service::method_not_found(&request.method)),
         };
         Reply::of(&text.map_err(|error| error.to_string()))
     }

@@ -5,7 +5,11 @@ use super::super::{ServerInfo, notification, service};
 use super::*;
 use crate::core::seam::{ClientFeatures, LogLevel, NotificationKind, Notified, Revision};
 use serde_json::json;
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    task::Poll,
+    time::Duration,
+};
 use tokio::sync::oneshot;
 
 /// A service whose handlers do what the method says.
@@ -87,7 +91,7 @@ impl Service for Puppet {
                 context.unless_cancelled(std::future::pending::<()>()).await;
                 Ok(Reply::empty())
             }
-            _ => Err(service::method_not_found(&request)),
+            _ => Err(service::method_not_found(&request.method)),
         }
     }
 

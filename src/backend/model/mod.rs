@@ -1,6 +1,6 @@
 //! What tools, resources and prompts are made of, as JSON says it.
 //!
-//! Owns the shapes of 2025-11-25, and which of their parts older revisions know: [`Revised`] takes away, or says in other
+//! Owns the shapes of 2026-07-28, and which of their parts older revisions know: [`Revised`] takes away, or says in other
 //! words, what a session's revision has no place for. It must never decide what a server offers.
 //!
 //! Values are built by their constructors and the methods that take `self`; everything optional starts absent.

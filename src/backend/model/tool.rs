@@ -20,7 +20,7 @@ pub struct ToolDefinition {
     pub description: Option<String>,
     /// A JSON Schema of the arguments, an object.
     pub input_schema: Value,
-    /// A JSON Schema of the structured result, an object; sent from 2025-06-18 on.
+    /// A JSON Schema of the structured result; sent from 2025-06-18 on, if it is no object from 2026-07-28 on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Hints about what it does; sent from 2025-03-26 on.
@@ -74,6 +74,9 @@ impl Revised for ToolDefinition {
         since(Revision::V2025_03_26, revision, &mut self.annotations);
         since(Revision::V2025_06_18, revision, &mut self.title);
         since(Revision::V2025_06_18, revision, &mut self.output_schema);
+        if self.output_schema.as_ref().is_some_and(|schema| schema["type"] != "object") {
+            since(Revision::V2026_07_28, revision, &mut self.output_schema);
+        }
         since(Revision::V2025_06_18, revision, &mut self.meta);
         since(Revision::V2025_11_25, revision, &mut self.icons);
     }
@@ -87,7 +90,7 @@ impl Revised for ToolDefinition {
 pub struct ToolResult {
     /// For models and people.
     pub content: Vec<Content>,
-    /// For programs, as the output schema says; sent from 2025-06-18 on.
+    /// For programs, as the output schema says; sent from 2025-06-18 on, if it is no object from 2026-07-28 on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Box<RawValue>>,
     /// The tool has failed, and `content` says why.
@@ -131,6 +134,9 @@ fn is_false(value: &bool) -> bool {
 impl Revised for ToolResult {
     fn revise(&mut self, revision: Revision) {
         since(Revision::V2025_06_18, revision, &mut self.structured_content);
+        if self.structured_content.as_ref().is_some_and(|value| !value.get().starts_with('{')) {
+            since(Revision::V2026_07_28, revision, &mut self.structured_content);
+        }
         self.content.revise(revision);
     }
 }
@@ -250,6 +256,28 @@ mod tests {
             json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}})
         );
         assert!(at(Revision::V2025_03_26, &result).get("structuredContent").is_none());
+    }
+
+    #[test]
+    fn only_objects_are_structured_before_2026_07_28() {
+        let result = Json(vec![1, 2]).into_tool_result().unwrap();
+        let schema = <Json<Vec<i32>>>::output_schema();
+        let tool = ToolDefinition {
+            name: "t".into(),
+            title: None,
+            description: None,
+            input_schema: json!({"type": "object"}),
+            output_schema: schema,
+            annotations: None,
+            icons: None,
+            meta: None,
+        };
+        for revision in Revision::ALL {
+            let is_newest = revision == Revision::V2026_07_28;
+            assert_eq!(at(revision, &result).get("structuredContent").is_some(), is_newest);
+            assert_eq!(at(revision, &result)["content"][0]["text"], "[1,2]");
+            assert_eq!(at(revision, &tool).get("outputSchema").is_some(), is_newest);
+        }
     }
 
     #[test]

@@ -52,7 +52,9 @@
 //! ```
 
 mod complete;
+mod error;
 mod handler;
+mod headers;
 mod pages;
 mod prompt;
 mod resource;
@@ -60,12 +62,14 @@ mod strings;
 mod template;
 mod tool;
 
+pub use error::BuildError;
+pub use headers::{HeaderError, HeaderFault};
 pub use prompt::Prompt;
 pub use resource::{Resource, Template};
 pub use tool::{NoArguments, Tool};
 
 use super::{
-    Capabilities, Context, EmptyCapability, Failure, ListCapability, Outlet, Reply, Request,
+    Caching, Capabilities, Context, EmptyCapability, Failure, ListCapability, Outlet, Reply, Request,
     ResourcesCapability, ServerInfo, Service,
     model::{Completion, Icon, Meta, Partial, Revised, tool::IntoToolResult},
     service,
@@ -191,6 +195,20 @@ impl Builder {
         self
     }
 
+    /// How long clients may keep its lists, and what it says of itself (2026-07-28). Not at all unless said.
+    #[must_use]
+    pub fn cache_lists(mut self, caching: Caching) -> Self {
+        self.info.lists = caching;
+        self
+    }
+
+    /// How long clients may keep what is in its resources (2026-07-28). Not at all unless said.
+    #[must_use]
+    pub fn cache_resources(mut self, caching: Caching) -> Self {
+        self.info.resources = caching;
+        self
+    }
+
     // --- What it offers --------------------------------------------------------------------------
 
     /// A tool: its name, what it does (for a model), and a handler that may wait. [`Tool`] says more about one.
@@ -304,17 +322,28 @@ impl Builder {
     /// If two tools, resources or prompts have one name, or a tool's name or schema is none that MCP allows: faults that are
     /// found the first time the server starts.
     pub fn build(self) -> Server {
+        match self.try_build() {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The server, for whoever makes tools of what others say and has to go on without one that is at fault.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build) panics.
+    pub fn try_build(self) -> Result<Server, BuildError> {
         let capabilities = self.capabilities();
         let page_items = self.page_items;
-        Server {
-            tools: capabilities.tools.map(|_| Tools::new(self.tools, page_items)),
-            resources: capabilities
-                .resources
-                .map(|_| Resources::new(self.resources, self.templates, page_items)),
-            prompts: capabilities.prompts.map(|_| Prompts::new(self.prompts, page_items)),
+        let resources =
+            capabilities.resources.map(|_| Resources::new(self.resources, self.templates, page_items));
+        Ok(Server {
+            tools: capabilities.tools.map(|_| Tools::new(self.tools, page_items)).transpose()?,
+            resources: resources.transpose()?,
+            prompts: capabilities.prompts.map(|_| Prompts::new(self.prompts, page_items)).transpose()?,
             info: self.info.capabilities(capabilities),
             hooks: self.hooks,
-        }
+        })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -326,6 +355,7 @@ impl Builder {
         let no_resources = self.resources.is_empty() && self.templates.is_empty();
         Capabilities {
             completions: completes.then_some(EmptyCapability {}),
+            extensions: self.info.capabilities.extensions.clone(),
             experimental: self.info.capabilities.experimental.clone(),
             logging: Some(EmptyCapability {}),
             prompts: offered(List::Prompts, self.prompts.is_empty()).map(list),
@@ -370,7 +400,7 @@ impl Service for Server {
             }
             _ => match &self.hooks.otherwise {
                 Some(otherwise) => otherwise(request, context).await,
-                None => Err(service::method_not_found(&request)),
+                None => Err(service::method_not_found(&request.method)),
             },
         }
     }

@@ -5,7 +5,7 @@
 
 use super::{
     super::{
-        Context, ParamsError, Reply, Request,
+        Context, Reply, Request,
         model::{
             Icon, Meta, Partial, PromptArgument, PromptDefinition, PromptResult,
             prompt::{IntoCompletion, IntoPrompt},
@@ -13,6 +13,7 @@ use super::{
         schema, service,
     },
     complete::Completers,
+    error::BuildError,
     handler::Handler,
     pages::Pages,
     strings,
@@ -46,7 +47,8 @@ impl Prompt {
     {
         let handler = Handler::later(
             |arguments: &Arguments| {
-                strings::parse::<A>(arguments).map_err(|error| within(error, "arguments").into())
+                strings::parse::<A>(arguments)
+                    .map_err(|error| RpcError::from(error.within("arguments")).into())
             },
             move |arguments, context| {
                 let said = handler(arguments, context);
@@ -129,12 +131,6 @@ fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
         .collect()
 }
 
-/// The same error about a field of a field.
-fn within(error: ParamsError, outer: &str) -> RpcError {
-    let field = if error.field.is_empty() { outer.to_owned() } else { format!("{outer}.{}", error.field) };
-    ParamsError { field, ..error }.into()
-}
-
 // --- All of them --------------------------------------------------------------------------------
 
 pub(super) struct Prompts {
@@ -143,17 +139,18 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    /// # Panics
+    /// # Errors
     /// If two prompts have one name.
-    pub(super) fn new(prompts: Vec<Prompt>, page_items: usize) -> Self {
+    pub(super) fn new(prompts: Vec<Prompt>, page_items: usize) -> Result<Self, BuildError> {
         let listed: Vec<_> = prompts.iter().map(|prompt| prompt.definition.clone()).collect();
         let mut by_name = HashMap::new();
         for prompt in prompts {
             let name = prompt.definition.name.clone();
-            assert!(!by_name.contains_key(&name), "there are two prompts named `{name}`");
-            by_name.insert(name, prompt);
+            if by_name.insert(name.clone(), prompt).is_some() {
+                return Err(BuildError::TwoPrompts(name));
+            }
         }
-        Prompts { pages: Pages::new("prompts", &listed, page_items), by_name }
+        Ok(Prompts { pages: Pages::new("prompts", &listed, page_items), by_name })
     }
 
     pub(super) fn list(&self, request: &Request) -> Result<Reply, RpcError> {

@@ -13,6 +13,7 @@ use super::{
         service,
     },
     complete::Completers,
+    error::BuildError,
     handler::Handler,
     pages::Pages,
     strings,
@@ -212,23 +213,28 @@ struct Params<'a> {
 }
 
 impl Resources {
-    /// # Panics
+    /// # Errors
     /// If two resources have one URI.
-    pub(super) fn new(resources: Vec<Resource>, templates: Vec<Template>, page_items: usize) -> Self {
+    pub(super) fn new(
+        resources: Vec<Resource>,
+        templates: Vec<Template>,
+        page_items: usize,
+    ) -> Result<Self, BuildError> {
         let listed: Vec<_> = resources.iter().map(|resource| resource.definition.clone()).collect();
         let families: Vec<_> = templates.iter().map(|template| template.definition.clone()).collect();
         let mut by_uri = HashMap::new();
         for resource in resources {
             let uri = resource.definition.uri.clone();
-            assert!(!by_uri.contains_key(&uri), "there are two resources at `{uri}`");
-            by_uri.insert(uri, resource);
+            if by_uri.insert(uri.clone(), resource).is_some() {
+                return Err(BuildError::TwoResources(uri));
+            }
         }
-        Resources {
+        Ok(Resources {
             pages: Pages::new("resources", &listed, page_items),
             template_pages: Pages::new("resourceTemplates", &families, page_items),
             by_uri,
             templates,
-        }
+        })
     }
 
     pub(super) fn list(&self, request: &Request) -> Result<Reply, RpcError> {

@@ -150,9 +150,23 @@ fn a_name_that_mcp_does_not_allow_is_a_fault() {
 }
 
 #[test]
-#[should_panic(expected = "structured result of `a` must be objects")]
-fn a_structured_result_that_is_no_object_is_a_fault() {
-    let _ = Server::builder("t", "1").tool("a", "", |_: NoArguments, _| async { Json(vec![1]) }).build();
+#[should_panic(expected = "the arguments of `a` must be an object")]
+fn arguments_that_are_no_object_are_a_fault() {
+    let _ = Server::builder("t", "1").tool("a", "", |_: Vec<u8>, _| async { "" }).build();
+}
+
+#[test]
+fn an_annotation_that_mcp_does_not_allow_is_an_error() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}});
+    let tool = Tool::ready("t", "", |_: Value, _| "").input_schema(schema);
+    let error = Server::builder("t", "1").add_tool(tool).try_build().unwrap_err();
+    let header = HeaderError { at: "properties.a".into(), fault: HeaderFault::Type };
+    assert_eq!(error, BuildError::Header { tool: "t".into(), error: header });
+    assert_eq!(
+        error.to_string(),
+        "in the schema of `t`, `properties.a.x-mcp-header` belongs to a property that is not just a string, an \
+         integer or a boolean"
+    );
 }
 
 // --- Capabilities and pages -----------------------------------------------------------------------
@@ -408,4 +422,91 @@ fn results_have_what_the_revision_knows() {
         let is_link = said["content"][0]["type"] == "resource_link";
         assert_eq!(is_link, revision >= Revision::V2025_06_18, "{said}");
     }
+}
+
+// --- 2026-07-28 -----------------------------------------------------------------------------------
+
+const NEWEST: Revision = Revision::V2026_07_28;
+
+fn newest(server: Server, method: &str, params: &Value) -> Result<Value, RpcError> {
+    let mut rig = Rig::new(server);
+    rig.call_at(NEWEST, 0, method, Some(&params.to_string()));
+    rig.poll();
+    rig.answer(0)
+}
+
+#[test]
+fn results_are_stamped_for_clients_that_know_it_only() {
+    let call = json!({"name": "sum", "arguments": {"a": 2}});
+    let said = newest(tools(), "tools/call", &call).unwrap();
+    assert_eq!(said["resultType"], "complete");
+    assert_eq!(said["_meta"], json!({"io.modelcontextprotocol/serverInfo": {"name": "t", "version": "1"}}));
+    assert!(said.get("ttlMs").is_none());
+    let before = result(tools(), "tools/call", &call).unwrap();
+    assert!(before.get("resultType").is_none() && before.get("_meta").is_none());
+    let builder = Server::builder("t", "1").changing([List::Tools]);
+    let cached = builder.cache_lists(Caching::public(std::time::Duration::from_secs(5))).build();
+    let listed = newest(cached, "tools/list", &json!({})).unwrap();
+    assert_eq!((&listed["ttlMs"], &listed["cacheScope"]), (&json!(5000), &json!("public")));
+}
+
+#[test]
+fn discovery_says_what_is_served() {
+    let server = Server::builder("t", "1").title("T").changing([List::Tools]).build();
+    let said = newest(server, "server/discover", &json!({})).unwrap();
+    assert_eq!(
+        said,
+        json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"logging": {}, "tools": {"listChanged": true}},
+            "ttlMs": 0, "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "t", "version": "1", "title": "T"}},
+        })
+    );
+    assert_eq!(refusal(tools(), "server/discover", &json!({})), "-32601 Method not found: server/discover");
+}
+
+#[test]
+fn methods_that_are_gone_are_unknown() {
+    let server = || Server::builder("t", "1").changing([List::Resources]).subscriptions().build();
+    for method in
+        ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "x"]
+    {
+        assert_eq!(newest(server(), method, &json!({"uri": "a:"})).unwrap_err().code, -32601, "{method}");
+    }
+}
+
+#[test]
+fn a_listen_stream_carries_what_is_served() {
+    let mut rig = Rig::new(Server::builder("t", "1").changing([List::Tools]).build());
+    let wanted = r#"{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}}"#;
+    rig.call_at(NEWEST, 3, "subscriptions/listen", Some(wanted));
+    let told = rig.take();
+    let [Tell::Listen(key, listening)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((key.slot, listening.tools, listening.uris.len()), (3, true, 0));
+    rig.call_at(NEWEST, 4, "subscriptions/listen", Some("{}"));
+    assert_eq!(rig.answer(4).unwrap_err().code, -32602);
+}
+
+#[test]
+fn a_missing_resource_has_the_code_of_its_revision() {
+    let server = || Server::builder("t", "1").changing([List::Resources]).build();
+    let uri = json!({"uri": "a:b"});
+    let error = newest(server(), "resources/read", &uri).unwrap_err();
+    assert_eq!((error.code, error.data.as_deref()), (-32602, Some(r#"{"uri":"a:b"}"#)));
+    assert_eq!(result(server(), "resources/read", &uri).unwrap_err().code, -32002);
+}
+
+#[test]
+fn repeated_arguments_are_compared_with_their_fields() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}});
+    let server = || {
+        let tool = Tool::ready("t", "", |_: Value, _| "done").input_schema(schema.clone());
+        Server::builder("t", "1").add_tool(tool).build()
+    };
+    let call = json!({"name": "t", "arguments": {"a": "x"}});
+    assert_eq!(newest(server(), "tools/call", &call).unwrap_err().code, -32020);
+    assert_eq!(newest(server(), "tools/call", &json!({"name": "t"})).unwrap()["content"][0]["text"], "done");
+    let before = result(server(), "tools/call", &call).unwrap();
+    assert_eq!(before["content"][0]["text"], "done");
 }

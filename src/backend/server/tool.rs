@@ -9,7 +9,9 @@ use super::{
         model::{Icon, Meta, ToolAnnotations, ToolDefinition, ToolResult, tool::IntoToolResult},
         params, schema, service,
     },
+    error::BuildError,
     handler::Handler,
+    headers::{self, Repeated},
     pages::Pages,
 };
 use crate::core::jsonrpc::RpcError;
@@ -131,22 +133,26 @@ fn read<A: DeserializeOwned>(json: &str) -> Result<A, Failure> {
 pub(super) struct Tools {
     pages: Pages,
     handlers: Vec<Handler<str, ToolResult>>,
+    /// Which arguments of each are repeated in header fields.
+    repeated: Vec<Vec<Repeated>>,
     by_name: HashMap<String, usize>,
 }
 
 impl Tools {
-    /// # Panics
-    /// If two tools have one name, or a name or schema is none that MCP allows: faults of whoever wrote the server.
-    pub(super) fn new(tools: Vec<Tool>, page_items: usize) -> Self {
+    /// # Errors
+    /// If two tools have one name, or a name or schema is none that MCP allows.
+    pub(super) fn new(tools: Vec<Tool>, page_items: usize) -> Result<Self, BuildError> {
         let (definitions, handlers): (Vec<_>, Vec<_>) =
             tools.into_iter().map(|tool| (tool.definition, tool.handler)).unzip();
         let mut by_name = HashMap::new();
+        let mut repeated = Vec::new();
         for (index, definition) in definitions.iter().enumerate() {
-            check(definition);
-            let other = by_name.insert(definition.name.clone(), index);
-            assert!(other.is_none(), "there are two tools named `{}`", definition.name);
+            repeated.push(check(definition)?);
+            if by_name.insert(definition.name.clone(), index).is_some() {
+                return Err(BuildError::TwoTools(definition.name.clone()));
+            }
         }
-        Tools { pages: Pages::new("tools", &definitions, page_items), handlers, by_name }
+        Ok(Tools { pages: Pages::new("tools", &definitions, page_items), handlers, repeated, by_name })
     }
 
     pub(super) fn list(&self, request: &Request) -> Result<Reply, RpcError> {
@@ -164,6 +170,9 @@ impl Tools {
         let Params { name, arguments } = request.params()?;
         let index = self.by_name.get(&*name).ok_or_else(|| unknown(&name))?;
         let arguments = arguments.map_or("{}", RawValue::get);
+        if !request.revision.has_sessions() {
+            headers::check(&self.repeated[*index], &request.param_fields, arguments)?;
+        }
         let outcome = self.handlers[*index].run(arguments, context).await;
         let result = match outcome {
             Ok(result) => result,
@@ -173,16 +182,17 @@ impl Tools {
     }
 }
 
-fn check(definition: &ToolDefinition) {
-    let ToolDefinition { name, input_schema, output_schema, .. } = definition;
+/// Which arguments are repeated in header fields, if everything is as MCP allows it.
+fn check(definition: &ToolDefinition) -> Result<Vec<Repeated>, BuildError> {
+    let ToolDefinition { name, input_schema, .. } = definition;
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    assert!(
-        (1..=128).contains(&name.len()) && name.bytes().all(is_allowed),
-        "`{name}` is no name for a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-` and `.`"
-    );
-    for schema in [Some(input_schema), output_schema.as_ref()].into_iter().flatten() {
-        assert_eq!(schema["type"], "object", "arguments and structured result of `{name}` must be objects");
+    if !((1..=128).contains(&name.len()) && name.bytes().all(is_allowed)) {
+        return Err(BuildError::ToolName(name.clone()));
     }
+    if input_schema["type"] != "object" {
+        return Err(BuildError::Arguments(name.clone()));
+    }
+    headers::of_schema(input_schema).map_err(|error| BuildError::Header { tool: name.clone(), error })
 }
 
 fn unknown(name: &str) -> RpcError {

@@ -1,0 +1,139 @@
+//! Listener messages that moved to another stream for want of evidence, and the cursor that proves their arrival
+//! after all.
+//!
+//! What a connection did not acknowledge before it died may have arrived: its acknowledgement may have been lost with it.
+//! If its client comes back with a cursor at or behind such a message, the message is taken out of wherever it waits
+//! or is still unacknowledged, so that the client does not get it again under another id. Remembers under which ids
+//! messages were logged, at most [`MOVED_PER_SESSION_MAX`] and for the replay time; 24 bytes each. Signals are left out:
+//! one that waits stands also for those that were merged into it.
+
+use super::{
+    ids::EventId,
+    log::Event,
+    queue::Class,
+    seam::*,
+    shard::Shard,
+    stream::Attachment,
+    table::{SessionSlot, StreamSlot},
+};
+use crate::limits::MOVED_PER_SESSION_MAX;
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    rc::{Rc, Weak},
+};
+
+/// The names under which messages may have arrived, in the order in which they moved.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    names: VecDeque<Name>,
+}
+
+#[derive(Debug)]
+struct Name {
+    stream: u32,
+    sequence: u32,
+    /// When the event was logged.
+    at_ms: u64,
+    payload: Weak<Bytes>,
+}
+
+impl Moved {
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.names.iter().map(|name| name.at_ms).min()
+    }
+
+    /// Forgets the names of what was logged at or before `limit_ms`.
+    pub(super) fn expire(&mut self, limit_ms: u64) {
+        self.names.retain(|name| name.at_ms > limit_ms);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.names.clear();
+    }
+
+    fn push(&mut self, stream: u32, event: &Event) {
+        if self.names.len() >= MOVED_PER_SESSION_MAX {
+            self.names.pop_front();
+        }
+        let payload = Rc::downgrade(&event.message.payload);
+        self.names.push_back(Name { stream, sequence: event.sequence, at_ms: event.at_ms, payload });
+    }
+
+    /// Takes out the messages that the cursor shows to have arrived, as far as they are still somewhere.
+    fn take_proven(&mut self, cursor: EventId) -> Vec<Rc<Bytes>> {
+        let is_proven = |name: &Name| name.stream == cursor.stream && name.sequence <= cursor.sequence;
+        let proven = self.names.iter().filter(|name| is_proven(name));
+        let payloads = proven.filter_map(|name| name.payload.upgrade()).collect();
+        self.names.retain(|name| !is_proven(name) && name.payload.strong_count() > 0);
+        payloads
+    }
+}
+
+impl Shard {
+    /// Events of that listener stream go elsewhere though they may have arrived.
+    pub(super) fn remember_moved(&mut self, session: SessionSlot, number: u32, events: &[Event], now: Now) {
+        let ttl_ms = self.config.replay_ttl_ms;
+        let is_nameable = |event: &&Event| {
+            event.at_ms + ttl_ms > now.ms && !matches!(event.message.class, Class::Signal(_))
+        };
+        let mut events = events.iter().filter(is_nameable).peekable();
+        if events.peek().is_none() {
+            return;
+        }
+        let recovery = self.sessions[session].recovery.get_or_insert_default();
+        for event in events {
+            recovery.moved.push(number, event);
+        }
+        self.arm_recovery(session, now.ms + ttl_ms);
+    }
+
+    /// A client named an event of a listener stream: what moved from there and was written before it has arrived.
+    pub(super) fn cursor_proves(&mut self, session: SessionSlot, cursor: EventId, now: Now) {
+        let Some(recovery) = &mut self.sessions[session].recovery else { return };
+        let proven = recovery.moved.take_proven(cursor);
+        self.drop_empty_recovery(session);
+        if proven.is_empty() {
+            return;
+        }
+        let is_proven = |payload: &Rc<Bytes>| proven.iter().any(|other| Rc::ptr_eq(other, payload));
+        if let Some(queue) = &mut self.sessions[session].queue {
+            queue.remove_where(is_proven);
+            self.sessions[session].queue.take_if(|queue| queue.is_empty());
+        }
+        let listening: Vec<_> =
+            self.streams_of(session).filter(|slot| self.streams[*slot].listens()).collect();
+        for stream in listening {
+            self.withdraw(stream, is_proven, now);
+        }
+    }
+
+    /// Takes messages that are not known to have arrived out of a stream, and their frames back as far as they are not
+    /// with the kernel.
+    fn withdraw(&mut self, stream: StreamSlot, condemned: impl Fn(&Rc<Bytes>) -> bool, now: Now) {
+        let Some(log) = &mut self.streams[stream].log else { return };
+        let removed = log.remove_unacked(condemned);
+        if removed.events == 0 {
+            return;
+        }
+        self.account_removed(stream, removed);
+        if let Attachment::Live(conn) = self.streams[stream].attachment {
+            self.retract_stream(stream, now);
+            if self.sessions[self.streams[stream].session].primary == Some(stream) {
+                let offset = self.conns[conn].queued_offset();
+                if let Some(log) = &mut self.streams[stream].log {
+                    log.forget_writes_behind(offset);
+                }
+                self.pump_stream(stream, now);
+            } else {
+                // What else was taken back goes to the primary with what did not arrive.
+                self.effects.push_back(Effect::Measure(self.conn_key(conn)));
+            }
+        }
+        self.forget_if_done(stream);
+    }
+}
