@@ -141,6 +141,20 @@ pub const JWT_SKEW_MS: u64 = 60_000;
 /// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
 pub const IDLE_CREDENTIALS_MAX: usize = 4096;
 
+// --- What one client may have -------------------------------------------------------------------
+
+/// Unless somebody says otherwise one client may have this part of what there is for all: enough for an office behind one
+/// address, and sixteen such clients are needed to take everything.
+pub const CLIENT_SHARE: usize = 16;
+/// And never less than this (as far as there is as much): browsers and agents open several of everything.
+pub const CLIENT_SHARE_MIN: usize = 256;
+/// Sessions one client may begin per second (`--max-session-rate`); ten seconds' worth at once.
+pub const SESSION_RATE_MAX: usize = 100;
+/// Parts of the ledger of clients, each with a lock of its own.
+pub const LEDGER_STRIPES: usize = 64;
+/// Clients with nothing to their name whose pace is remembered; about 60 bytes each.
+pub const LEDGER_IDLE_ACCOUNTS_MAX: usize = 65_536;
+
 // --- Sockets ------------------------------------------------------------------------------------
 
 /// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.

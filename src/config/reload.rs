@@ -43,6 +43,10 @@ reloadable! {
     "idle-timeout" idle_timeout_ms,
     "write-timeout" write_timeout_ms,
     "access-log-sample" access_log_sample,
+    "max-connections-per-address" quotas,
+    "max-sessions-per-client" quotas,
+    "max-streams-per-client" quotas,
+    "max-session-rate" quotas,
     "log-level" log_level,
 }
 

@@ -21,7 +21,7 @@ use super::{
     refusals::SERVER_ERROR,
     request::{ReplyFacts, Request, SessionField},
     seam::*,
-    session::{Phase, SessionEnd},
+    session::{Holder, Phase, SessionEnd},
     shard::{Deadline, Shard},
     sse,
     stream::{EndOfStream, Role, Via},
@@ -235,8 +235,9 @@ impl Shard {
         }
         let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
+        let holder = Holder { owner: self.principal_of_conn(conn), account: self.enter_session(conn, now)? };
         let session = self
-            .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), holder, now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,

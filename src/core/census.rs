@@ -3,21 +3,44 @@
 //! Owned by all shards together; touched only when a connection is accepted or ends and when a session begins or
 //! ends, never on the request or keep-alive path.
 
+use super::ledger::Ledger;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many connections and sessions the process has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Census {
     connections: AtomicUsize,
     sessions: AtomicUsize,
     /// Shards whose drain is not complete.
     unfinished_shards: AtomicUsize,
+    ledger: Ledger,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Census::new()
+    }
 }
 
 impl Census {
-    /// Nobody yet.
+    /// Nobody yet. The ledger of clients is for tests: what it hides from them is known to everybody.
     pub fn new() -> Self {
-        Census::default()
+        Census::seeded(0)
+    }
+
+    /// Nobody yet; `seed` is one that no client knows.
+    pub fn seeded(seed: u64) -> Self {
+        Census {
+            connections: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            unfinished_shards: AtomicUsize::new(0),
+            ledger: Ledger::new(seed),
+        }
+    }
+
+    /// What each client has.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Connections at present.

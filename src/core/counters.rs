@@ -34,6 +34,8 @@ counters! {
     connections
     /// Connections refused at the cap.
     connections_refused
+    /// Connections, sessions and streams refused because their client has as much as one client may.
+    clients_over_quota
     /// Connections handed to another shard.
     connections_moved
     /// Request heads that parsed, each on the shard that answers it.

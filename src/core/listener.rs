@@ -65,6 +65,7 @@ impl Shard {
         if let Wanted::Request(cursor) | Wanted::FallenThrough(cursor) = wanted {
             self.forget_named(session, cursor.stream);
         }
+        self.check_streams(session, conn)?;
         if let Wanted::Listener(cursor) = wanted {
             self.cursor_proves(session, cursor, now);
         }

@@ -16,6 +16,7 @@ use super::{
         reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
+    quotas::Source,
     seam::*,
     session::SessionEnd,
     shard::Shard,
@@ -338,8 +339,8 @@ impl Shard {
         self.counters.requests -= 1;
         self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
-        let (bytes, request) = (BytesMut::new(), None);
-        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes, request, refusal }));
+        let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
+        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, source, bytes, request, refusal }));
     }
 
     // --- Sessions of requests --------------------------------------------------------------------

@@ -3,7 +3,7 @@
 //! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
 //! produces it.
 
-use super::{ids::SessionId, jsonrpc::RpcError, request::ReadRequest};
+use super::{ids::SessionId, jsonrpc::RpcError, quotas::Source, request::ReadRequest};
 use bytes::{Bytes, BytesMut};
 use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
 
@@ -91,6 +91,8 @@ pub struct MovedConn {
     pub conn: ConnKey,
     /// Where it goes.
     pub shard: ShardId,
+    /// Where it comes from.
+    pub source: Source,
     /// Everything read and not consumed: it starts at a request line.
     pub bytes: BytesMut,
     /// The request to be answered before those bytes, if it had to be read to know where it belongs.

@@ -316,7 +316,11 @@ impl Shard {
         let session = &mut self.sessions[entry.session];
         if via.is_get() {
             session.gets += 1;
+            let session = entry.session;
+            self.enter_stream(session);
         }
+        let session = &mut self.sessions[self.streams[stream].session];
+        let entry = &self.streams[stream];
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
@@ -331,7 +335,10 @@ impl Shard {
         let session = &mut self.sessions[entry.session];
         if entry.via.is_get() {
             session.gets -= 1;
+            self.leave_stream(entry.session);
         }
+        let entry = &self.streams[stream];
+        let session = &mut self.sessions[entry.session];
         if entry.role == Role::FallenThrough {
             session.fallen_through -= 1;
         }

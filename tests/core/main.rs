@@ -11,6 +11,7 @@ mod broadcast;
 mod election_model;
 mod era;
 mod exchanges;
+mod fairness;
 mod first_steps;
 mod http;
 mod jwt;
