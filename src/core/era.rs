@@ -127,14 +127,14 @@ impl Era {
     /// The era of a whole body under that header. A claim counts in any message; without one, and in what cannot be
     /// read, the header does.
     pub(super) fn of<E>(named: &Named, body: &Result<Body<'_>, E>) -> Self {
-        let claims = match body {
+        let is_claimed = || match body {
             Ok(Body::Single(message)) => has_claim(message),
             Ok(Body::Batch(messages)) => messages.iter().flatten().any(has_claim),
             Err(_) => false,
         };
         match named {
             Named::Stateless(_) => Era::Stateless,
-            _ if claims => Era::Stateless,
+            Named::Absent | Named::WithSessions(_) | Named::Unknown(_) if is_claimed() => Era::Stateless,
             Named::Absent | Named::WithSessions(_) | Named::Unknown(_) => Era::Sessions,
         }
     }
