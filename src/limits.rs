@@ -177,6 +177,13 @@ pub const LIVE_STREAMS_MAX: usize = 8;
 /// Between two updates of the live page.
 pub const LIVE_INTERVAL_MS: u64 = 1_000;
 
+// --- The log ------------------------------------------------------------------------------------
+
+/// Requests of the access log that may end in one turn; a further one has no line, and is counted.
+pub const ACCESS_NOTES_MAX: usize = 1024;
+/// Between two lines of a shard about refusals.
+pub const REFUSALS_NOTICE_MS: u64 = 10_000;
+
 // --- The loop -----------------------------------------------------------------------------------
 
 /// Sends of keep-alives and broadcasts per turn: about a millisecond of kernel time.

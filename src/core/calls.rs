@@ -877,6 +877,7 @@ impl Shard {
         now: Now,
     ) {
         self.agree_on_stream(conn, facts);
+        self.note_status(conn, Status::Ok);
         let mut exchange = facts.exchange(&self.date);
         exchange.persistence = self.conns[conn].persistence;
         let content = Content::EventStream(self.conns[conn].transfer);

@@ -10,6 +10,7 @@
 
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version},
+    journal::NotedEnd,
     output::{Boundary, Output},
     request::{ReadRequest, ReplyFacts, Request},
     seam::*,
@@ -317,6 +318,7 @@ impl Shard {
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
         );
+        self.note_end(conn, NotedEnd::Cut, now);
         self.remove_conn(conn);
         self.census.leave_connection();
     }
@@ -484,6 +486,11 @@ impl Shard {
                 entry.progress_ms = now.ms;
             }
         }
+    }
+
+    /// Bytes of this connection that the kernel has taken.
+    pub(super) fn written_bytes(&self, conn: ConnSlot) -> u64 {
+        self.conns[conn].written
     }
 
     /// A head is complete, and so everything written before has arrived: the client reads replies in order.
@@ -662,6 +669,7 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
+        self.note_end(conn, NotedEnd::Whole, now);
         let entry = &self.conns[conn];
         let close =
             afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
@@ -699,6 +707,7 @@ impl Shard {
         head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
+        self.note_status(conn, head.status);
         let out = out.freeze();
         self.conns[conn].persistence = head.exchange.persistence;
         self.queue_bytes(conn, out.clone(), now);
@@ -709,6 +718,7 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
+        self.note_status(conn, refusal.status);
         let mut exchange = facts.exchange(&self.date);
         exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();

@@ -142,6 +142,8 @@ counters! {
     connections_overflowed
     /// Heads or bodies that did not arrive in time.
     requests_timed_out
+    /// Lines of the access log left out because too many requests ended in one turn.
+    access_notes_dropped
     /// Backend messages that named something that is no more.
     tells_stale
     /// Backend messages refused for their size.

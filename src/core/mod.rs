@@ -22,6 +22,7 @@ mod exchange;
 pub mod http;
 pub mod ids;
 mod invariants;
+pub mod journal;
 pub mod jsonrpc;
 mod listen;
 mod listener;

@@ -165,6 +165,7 @@ impl Shard {
             }
         };
         self.head_arrived(conn, now);
+        self.note_request(conn, head.method, head.target, now);
         let cors = match self.config.policy.check(&head) {
             Ok(cors) => cors,
             Err(refusal) => {
@@ -335,6 +336,7 @@ impl Shard {
         self.conn_mut(conn).state = State::Moving(request);
         // It is counted where it is answered.
         self.counters.requests -= 1;
+        self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
         let (bytes, request) = (BytesMut::new(), None);
         self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes, request, refusal }));

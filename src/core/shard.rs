@@ -18,6 +18,7 @@ use super::{
     exchange::Exchange,
     http::DateText,
     ids::Generations,
+    journal::Journal,
     listen,
     output::Output,
     publish::Of,
@@ -52,6 +53,7 @@ pub struct Shard {
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
+    pub(super) journal: Journal,
     pub(super) counters: Counters,
     pub(super) date: DateText,
     date_unix_s: u64,
@@ -230,6 +232,7 @@ impl Shard {
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             exchanges: Table::with_capacity(conns),
+            journal: Journal::default(),
             counters: Counters::default(),
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
@@ -449,6 +452,14 @@ impl Shard {
             self.counters.messages_dropped += 1;
         }
         tagged.map(Rc::new)
+    }
+
+    /// Goes on with other settings. What is looked at each time it matters follows at once; deadlines that are set stay as
+    /// they are. The number of shards, the endpoint and keep-alives have to be the same.
+    pub fn reconfigure(&mut self, config: Arc<CoreConfig>) {
+        assert_eq!(config.shards, self.config.shards, "session ids name the shards that were there");
+        assert_eq!(config.keep_alive_ms, self.config.keep_alive_ms, "streams without timers would get none");
+        self.config = config;
     }
 
     /// Expires due timers, looking at no more than `budget`. Call it every turn; as long as
