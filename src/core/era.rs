@@ -360,9 +360,12 @@ fn version_differs() -> Fault {
     mismatch("the header MCP-Protocol-Version is not the version that params._meta claims")
 }
 
+/// The versions are those that `server/discover` names: one with sessions cannot be claimed.
 fn unsupported(claimed: &str) -> Fault {
-    let data = serde_json::json!({ "supported": Revision::ALL.map(Revision::date), "requested": claimed });
-    let message = "this version has no requests without a session; use 2026-07-28, or initialize";
+    let supported = Revision::WITHOUT_SESSIONS.map(Revision::date);
+    let data = serde_json::json!({ "supported": supported, "requested": claimed });
+    let message =
+        "requests without a session are served in other versions only; those before have initialize";
     let error = RpcError {
         code: UNSUPPORTED_VERSION,
         message: message.into(),
