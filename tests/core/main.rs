@@ -18,6 +18,7 @@ mod jwt;
 mod keep_alive;
 mod listeners;
 mod listens;
+mod listens_model;
 mod posts;
 mod publish;
 mod queue;
