@@ -57,6 +57,8 @@ pub struct CoreConfig {
     pub connections_max: usize,
     /// Sessions of the process (`--max-sessions`).
     pub sessions_max: usize,
+    /// Bytes held for clients beyond which newcomers are refused (`--memory-limit`); `usize::MAX`: never.
+    pub memory_bytes_max: usize,
     /// What one client may have of them.
     pub quotas: Quotas,
 }
@@ -90,6 +92,7 @@ impl CoreConfig {
             fresh_get_fallback: true,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
+            memory_bytes_max: usize::MAX,
             quotas: Quotas::NONE,
         }
     }

@@ -24,6 +24,7 @@ pub mod jsonrpc;
 pub mod ledger;
 mod listener;
 mod log;
+mod memory;
 mod moved;
 mod output;
 mod publish;

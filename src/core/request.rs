@@ -13,6 +13,7 @@ use super::{
         Refusal, ReplyHead, Version, head, refusal::ALLOW_ENDPOINT, reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
+    memory::Charge,
     quotas::Source,
     seam::*,
     session::SessionEnd,
@@ -108,6 +109,8 @@ pub(super) struct Request {
     pub(super) forms: Forms,
     decoder: Decoder,
     body: BytesMut,
+    /// What is set aside for the body, if it has one.
+    pub(super) charge: Option<Charge>,
 }
 
 impl Request {
@@ -117,6 +120,11 @@ impl Request {
             Progress::NeedMore => None,
             Progress::Done => Some(std::mem::take(&mut self.body).freeze()),
         })
+    }
+
+    /// How much of the body is here.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body.len()
     }
 
     pub(super) fn wanted_bytes(&self, buffered: usize) -> usize {
@@ -247,6 +255,7 @@ impl Shard {
             forms: Forms::SseOnly,
             decoder: Decoder::new(Framing::None, 0)?,
             body: BytesMut::new(),
+            charge: None,
         };
         if head.method == Method::Delete {
             return Ok(Verdict::Delete(live, request));
@@ -255,7 +264,12 @@ impl Shard {
         Ok(Verdict::Listen(live, request))
     }
 
-    fn judge_post(&self, head: &Head<'_>, cors: Cors<'_>, session: SessionField) -> Result<Verdict, Refusal> {
+    fn judge_post(
+        &mut self,
+        head: &Head<'_>,
+        cors: Cors<'_>,
+        session: SessionField,
+    ) -> Result<Verdict, Refusal> {
         check_revision(head)?;
         let forms = head.admit_post()?;
         let decoder = Decoder::new(head.framing, self.config.body_bytes_max as u64)?;
@@ -266,6 +280,7 @@ impl Shard {
             forms,
             decoder,
             body: BytesMut::new(),
+            charge: Some(self.charge_body(head.framing)?),
         };
         Ok(Verdict::Post(request, head.expect))
     }

@@ -17,6 +17,7 @@ use super::{
     drain::Drain,
     http::DateText,
     ids::Generations,
+    memory::Meter,
     output::Output,
     queue::{Class, Message},
     quotas::Source,
@@ -44,6 +45,7 @@ pub struct Shard {
     pub(super) config: Arc<CoreConfig>,
     pub(super) census: Arc<Census>,
     pub(super) access: Access,
+    pub(super) meter: Rc<Meter>,
     pub(super) entropy: Box<dyn Entropy>,
     pub(super) generations: Generations,
     pub(super) wheel: Wheel<Deadline>,
@@ -189,11 +191,13 @@ impl Shard {
         now: Now,
     ) -> Self {
         let (conns, sessions) = capacities(&config);
+        let meter = Meter::new(census.clone());
         census.shard_began();
         Shard {
             id,
             census,
             access: Access::new(config.auth.clone()),
+            meter,
             entropy,
             generations: Generations::default(),
             wheel: Wheel::new(now.ms, conns + sessions),

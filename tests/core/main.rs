@@ -15,6 +15,7 @@ mod http;
 mod jwt;
 mod keep_alive;
 mod listeners;
+mod memory;
 mod posts;
 mod publish;
 mod queue;
