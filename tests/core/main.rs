@@ -12,6 +12,7 @@ mod election_model;
 mod fairness;
 mod first_steps;
 mod http;
+mod issuer;
 mod jwt;
 mod keep_alive;
 mod listeners;

@@ -15,7 +15,6 @@
 pub mod ask;
 pub mod client;
 pub mod http;
-pub mod issuer;
 
 use bytes::Bytes;
 use moorline::core::{
