@@ -361,6 +361,9 @@ struct Serve {
     #[arg(default_value_t = Switch::On)]
     fresh_get_fallback: Switch,
 
+    /// Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]
+    #[arg(long, env = "MOORLINE_MEMORY_LIMIT", value_name = "SIZE", help_heading = CONNECTIONS)]
+    memory_limit: Option<ByteSize>,
     /// Largest request body
     #[arg(long, env = "MOORLINE_MAX_BODY", value_name = "SIZE", help_heading = CONNECTIONS)]
     #[arg(default_value_t = ByteSize(limits::BODY_BYTES_MAX))]
@@ -466,6 +469,7 @@ impl Serve {
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             auth: self.auth.config(),
+            memory_bytes_max: self.memory_limit.map(|limit| limit.0),
             quotas: self.quotas.config(),
             shards,
             ring_entries: self.ring_entries,

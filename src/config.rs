@@ -58,6 +58,8 @@ pub struct Config {
     pub allow_origins: Vec<AllowedOrigin>,
     /// Who gets in.
     pub auth: AuthConfig,
+    /// Bytes held for clients beyond which newcomers are refused; `None`: never.
+    pub memory_bytes_max: Option<usize>,
     /// What one client may have.
     pub quotas: QuotaConfig,
     /// Threads, each with its own ring: 1 to [`limits::SHARDS_MAX`].
@@ -161,6 +163,7 @@ impl Config {
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             auth: AuthConfig::default(),
+            memory_bytes_max: None,
             quotas: QuotaConfig::default(),
             shards,
             ring_entries: limits::RING_ENTRIES,
@@ -244,6 +247,7 @@ impl Config {
             ("max-sessions-per-client", self.quotas.sessions),
             ("max-streams-per-client", self.quotas.streams),
             ("max-session-rate", self.quotas.session_rate),
+            ("memory-limit", self.memory_bytes_max),
         ];
         if let Some((flag, _)) = quotas.into_iter().find(|(_, max)| *max == Some(0)) {
             return Err(ConfigError::Zero { flag });
@@ -421,6 +425,7 @@ impl Config {
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
+            memory_bytes_max: self.memory_bytes_max.unwrap_or(usize::MAX),
             quotas: self.quotas.quotas(self),
         }
     }
@@ -446,6 +451,7 @@ impl Config {
         ];
         entries.extend(self.auth.entries());
         entries.extend(self.quotas.entries(self));
+        entries.push(("memory-limit", self.memory_bytes_max.map_or_else(|| "none".to_owned(), size)));
         entries.extend([
             ("max-sessions", self.sessions_max.to_string()),
             ("session-idle-timeout", ms(self.session_idle_timeout_ms)),

@@ -155,6 +155,14 @@ pub const LEDGER_STRIPES: usize = 64;
 /// Clients with nothing to their name whose pace is remembered; about 60 bytes each.
 pub const LEDGER_IDLE_ACCOUNTS_MAX: usize = 65_536;
 
+// --- Memory -------------------------------------------------------------------------------------
+
+/// What a connection, its session and its stream are taken to need when memory is counted (`--memory-limit`), sockets of
+/// the kernel aside.
+pub const ENTRY_BYTES_EXPECTED: usize = 600;
+/// In steps of this a shard adds what it holds to the sum of all.
+pub const MEMORY_STEP_BYTES: usize = 64 * 1024;
+
 // --- Sockets ------------------------------------------------------------------------------------
 
 /// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.

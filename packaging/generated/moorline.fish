@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_moorline_global_optspecs
-    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
+    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
 end
 
 function __fish_moorline_needs_command
@@ -75,6 +75,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l replay-bytes -d 'Byte
 complete -c moorline -n "__fish_moorline_needs_command" -l replay-ttl -d 'How long an interrupted stream can be resumed; longer than --write-timeout' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l fresh-get-fallback -d 'Give a plain GET the replies that were lost with their POST' -r -f -a "on\t'Yes'
 off\t'No'"
+complete -c moorline -n "__fish_moorline_needs_command" -l memory-limit -d 'Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-body -d 'Largest request body' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-message -d 'Largest message of the backend' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l write-buffer -d 'Bytes that may wait behind the message being written to a stream' -r
@@ -164,6 +165,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l replay-bytes
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l replay-ttl -d 'How long an interrupted stream can be resumed; longer than --write-timeout' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l fresh-get-fallback -d 'Give a plain GET the replies that were lost with their POST' -r -f -a "on\t'Yes'
 off\t'No'"
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l memory-limit -d 'Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-body -d 'Largest request body' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-message -d 'Largest message of the backend' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l write-buffer -d 'Bytes that may wait behind the message being written to a stream' -r

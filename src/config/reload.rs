@@ -75,7 +75,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        config::{Machine, Verbosity},
+        config::{Machine, QuotaConfig, Verbosity},
         units::Fraction,
     };
 
@@ -118,6 +118,12 @@ mod tests {
             body_timeout_ms: 7,
             idle_timeout_ms: 7,
             write_timeout_ms: 7,
+            quotas: QuotaConfig {
+                connections: Some(7),
+                sessions: Some(7),
+                streams: Some(7),
+                session_rate: Some(7),
+            },
             access_log_sample: Fraction(7),
             log_level: Verbosity::Off,
             ..running.clone()

@@ -14,6 +14,8 @@ pub struct Census {
     /// Shards whose drain is not complete.
     unfinished_shards: AtomicUsize,
     ledger: Ledger,
+    /// Bytes held for clients, as far as shards have said so.
+    kept: AtomicUsize,
 }
 
 impl Default for Census {
@@ -35,12 +37,22 @@ impl Census {
             sessions: AtomicUsize::new(0),
             unfinished_shards: AtomicUsize::new(0),
             ledger: Ledger::new(seed),
+            kept: AtomicUsize::new(0),
         }
     }
 
     /// What each client has.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A shard that had said it holds `before` bytes holds `now`.
+    pub(super) fn change_kept(&self, before: usize, now: usize) {
+        self.kept.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Connections at present.

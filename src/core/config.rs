@@ -61,6 +61,8 @@ pub struct CoreConfig {
     pub sessions_max: usize,
     /// Requests without a session in flight per shard; no flag.
     pub exchanges_max: usize,
+    /// Bytes held for clients beyond which newcomers are refused (`--memory-limit`); `usize::MAX`: never.
+    pub memory_bytes_max: usize,
     /// What one client may have of them.
     pub quotas: Quotas,
 }
@@ -96,6 +98,7 @@ impl CoreConfig {
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
+            memory_bytes_max: usize::MAX,
             quotas: Quotas::NONE,
         }
     }

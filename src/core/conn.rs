@@ -11,6 +11,7 @@
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version},
     journal::NotedEnd,
+    memory::Charge,
     output::{Boundary, Output},
     quotas::Source,
     request::{ReadRequest, ReplyFacts, Request},
@@ -451,7 +452,9 @@ impl Shard {
             unreachable!("called in this state only")
         };
         let progress = request.decode(&mut input);
+        let (bytes, charge) = (request.body_bytes(), request.charge.take());
         self.keep_input(conn, input);
+        let progress = progress.and_then(|done| self.hold_body(conn, charge, bytes).map(|()| done));
         if let Ok(None) = progress {
             return Step::Wait;
         }
@@ -459,6 +462,16 @@ impl Shard {
             unreachable!("seen above")
         };
         self.body_decoded(conn, &request, progress, now)
+    }
+
+    /// Counts what has come of a body of unknown length.
+    fn hold_body(&mut self, conn: ConnSlot, charge: Option<Charge>, bytes: usize) -> Result<(), Refusal> {
+        let Some(mut charge) = charge else { return Ok(()) };
+        let outcome = self.raise_charge(&mut charge, bytes);
+        if let State::Body(request) = &mut self.conns[conn].state {
+            request.charge = Some(charge);
+        }
+        outcome.map_err(Refusal::closing)
     }
 
     /// What a body led to that is whole, or refused.

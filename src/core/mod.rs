@@ -28,6 +28,7 @@ pub mod ledger;
 mod listen;
 mod listener;
 mod log;
+mod memory;
 mod moved;
 mod output;
 mod publish;

@@ -169,8 +169,9 @@ impl Shard {
     /// Whether the client of this session may have one GET stream more.
     ///
     /// # Errors
-    /// 429 if not.
+    /// 429 if not, and 503 while memory is short.
     pub(super) fn check_streams(&mut self, session: SessionSlot, conn: ConnSlot) -> Result<(), Refusal> {
+        self.check_memory()?;
         let entry = &self.sessions[session];
         let Some(account) = entry.account else { return Ok(()) };
         let locality =

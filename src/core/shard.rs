@@ -20,6 +20,7 @@ use super::{
     ids::Generations,
     journal::Journal,
     listen,
+    memory::Meter,
     output::Output,
     publish::Of,
     queue::{Class, Message},
@@ -50,6 +51,7 @@ pub struct Shard {
     pub(super) config: Arc<CoreConfig>,
     pub(super) census: Arc<Census>,
     pub(super) access: Access,
+    pub(super) meter: Rc<Meter>,
     pub(super) entropy: Box<dyn Entropy>,
     pub(super) generations: Generations,
     pub(super) wheel: Wheel<Deadline>,
@@ -224,11 +226,13 @@ impl Shard {
         now: Now,
     ) -> Self {
         let (conns, sessions) = capacities(&config);
+        let meter = Meter::new(census.clone());
         census.shard_began();
         Shard {
             id,
             census,
             access: Access::new(config.auth.clone()),
+            meter,
             entropy,
             generations: Generations::default(),
             wheel: Wheel::new(now.ms, conns + sessions),

@@ -372,7 +372,7 @@ fn a_request_that_was_read_goes_along_or_is_refused_undispatched() {
         assert_eq!((moved.shard.0, &moved.bytes[..]), (1, next.as_bytes()), "what follows goes along");
         assert!(moved.request.is_some() && moved.refusal.starts_with(b"HTTP/1.1 503 "));
         // The mailbox is full: the shell refuses it.
-        world.shards[0].strayed();
+        world.shards[0].strayed(Default::default());
         assert_eq!((world.shards[0].population().exchanges, world.census.connections()), (0, 0));
     }
     assert!(world.calls.is_empty());

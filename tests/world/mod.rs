@@ -15,7 +15,6 @@
 pub mod ask;
 pub mod client;
 pub mod http;
-pub mod issuer;
 pub mod stateless;
 
 use bytes::Bytes;
