@@ -5,7 +5,7 @@ mod cli;
 use self::cli::{Doctor, Purpose, Task, Typed};
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host, stdio::Stdio},
+    backend::{Builtin, Host, Tasks, stdio::Stdio},
     config::{Config, LogFormat, Machine, Verbosity},
     doctor::Report,
     server::{self, Server, StartError},
@@ -86,7 +86,10 @@ fn run(config: &Config, sockets: Vec<TcpListener>) -> Result<()> {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
             server.run(move |shard| stdio.backend(shard))?;
         }
-        None => server.run(|_shard| Host::new(Builtin::new()))?,
+        None => {
+            let tasks = Tasks::default();
+            server.run(move |shard| Host::on(shard, tasks.clone(), Builtin::new()))?;
+        }
     }
     Ok(())
 }
