@@ -1,12 +1,16 @@
 //! The `moorline` binary: reads what was typed, and serves it or says in one line why not.
 
 mod cli;
+mod reload;
 
-use self::cli::{Doctor, Purpose, Task, Typed};
+use self::{
+    cli::{Doctor, Purpose, Task, Typed},
+    reload::{LogLevel, Reload, level_of},
+};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, Tasks, stdio::Stdio},
-    config::{Config, LogFormat, Machine, Verbosity},
+    config::{Config, LogFormat, Machine},
     doctor::Report,
     server::{self, Server, StartError},
 };
@@ -14,7 +18,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// This host cannot serve what was asked for.
 const EXIT_HOST: u8 = 3;
@@ -54,8 +58,8 @@ fn start(typed: &Typed) -> Result<()> {
             print("all settings are good\n")
         }
         Purpose::Serve => {
-            start_log(&config);
-            run(&config, sockets)
+            let log = start_log(&config);
+            run(config, sockets, log)
         }
     }
 }
@@ -75,12 +79,14 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config, sockets: Vec<TcpListener>) -> Result<()> {
+fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let server = Server::bind_on(config.server()?, sockets)?;
+    let mut server = Server::bind_on(config.server()?, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
+    let mut reload = Reload::new(config, server.settings_handle(), log);
+    server.on_hangup(move || reload.run());
     match program {
         Some(program) => {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
@@ -94,21 +100,15 @@ fn run(config: &Config, sockets: Vec<TcpListener>) -> Result<()> {
     Ok(())
 }
 
-fn start_log(config: &Config) {
-    let level = match config.log_level {
-        Verbosity::Off => LevelFilter::OFF,
-        Verbosity::Error => LevelFilter::ERROR,
-        Verbosity::Warn => LevelFilter::WARN,
-        Verbosity::Info => LevelFilter::INFO,
-        Verbosity::Debug => LevelFilter::DEBUG,
-        Verbosity::Trace => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
+fn start_log(config: &Config) -> LogLevel {
+    let (level, handle) = tracing_subscriber::reload::Layer::new(level_of(config.log_level));
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    match config.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
+    let log = match config.log_format {
+        LogFormat::Text => log.boxed(),
+        LogFormat::Json => log.json().boxed(),
+    };
+    tracing_subscriber::registry().with(level).with(log).init();
+    handle
 }

@@ -71,7 +71,7 @@ _moorline() {
 
     case "${cmd}" in
         moorline)
-            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --log-level --log-format --config --print-config --check --help --version serve doctor generate help"
+            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help --version serve doctor generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -226,6 +226,10 @@ _moorline() {
                     return 0
                     ;;
                 --drain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --access-log-sample)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -463,7 +467,7 @@ _moorline() {
             return 0
             ;;
         moorline__subcmd__serve)
-            opts="-h --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --log-level --log-format --config --print-config --check --help"
+            opts="-h --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -618,6 +622,10 @@ _moorline() {
                     return 0
                     ;;
                 --drain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --access-log-sample)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

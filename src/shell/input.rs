@@ -54,8 +54,8 @@ impl<B: Backend> Driver<B> {
 
     pub(super) fn adopt(&mut self, traveller: Traveller) {
         self.counters.moved_here += 1;
-        let (fd, bytes) = traveller.arrive();
-        let key = self.core.adopt(bytes, self.now);
+        let (fd, bytes, request) = traveller.arrive();
+        let key = self.core.adopt(bytes, request, self.now);
         self.table.insert(key, fd);
         self.touched.push(key);
     }

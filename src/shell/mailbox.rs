@@ -16,7 +16,7 @@ use super::{
     doorbell::{Doorbell, Phase},
 };
 use crate::{
-    core::{Announcement, Audience, Reach, ShardId},
+    core::{Announcement, Audience, Reach, ReadRequest, ShardId},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 /// What shards send each other.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A connection whose next request belongs to a session of the receiver.
+    /// A connection whose next request belongs to the receiver.
     Connection(Traveller),
     /// A notification for every session.
     Announcement(Announcement),
@@ -62,18 +62,20 @@ pub(crate) struct Letter {
 pub(crate) struct Traveller {
     fd: Option<OwnedFd>,
     bytes: BytesMut,
+    request: Option<Box<ReadRequest>>,
 }
 
 impl Traveller {
-    /// A connection with no operation in flight, and what was read from it and not consumed.
-    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut) -> Self {
-        Traveller { fd: Some(fd), bytes }
+    /// A connection with no operation in flight, what was read from it and not consumed, and the request before that if
+    /// it was read.
+    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut, request: Option<Box<ReadRequest>>) -> Self {
+        Traveller { fd: Some(fd), bytes, request }
     }
 
     /// Ends the journey.
-    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut) {
+    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Option<Box<ReadRequest>>) {
         let fd = self.fd.take().expect("a traveller arrives once");
-        (fd, std::mem::take(&mut self.bytes))
+        (fd, std::mem::take(&mut self.bytes), self.request.take())
     }
 }
 
@@ -511,7 +513,7 @@ mod tests {
     fn an_undelivered_connection_is_shut_down() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None);
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -520,8 +522,8 @@ mod tests {
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"));
-        let (fd, bytes) = traveller.arrive();
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None);
+        let (fd, bytes, _) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];

@@ -21,6 +21,7 @@ mod ending;
 mod entropy;
 mod errno;
 mod input;
+mod notices;
 mod output;
 mod refuse;
 mod ring;

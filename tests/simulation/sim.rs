@@ -13,7 +13,8 @@ use super::{
 };
 use bytes::BytesMut;
 use moorline::core::{
-    Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, Now, Piece, ShardId,
+    Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, MovedConn, Now, Piece, ReadRequest,
+    ShardId,
     census::Census,
     config::{CoreConfig, Priming},
     shard::{Admission, Population, Shard},
@@ -53,8 +54,18 @@ pub struct Sim {
 
 /// What travels between shards.
 pub enum Mail {
-    Conn { socket: usize, to: usize, bytes: BytesMut, refusal: &'static [u8] },
-    News { to: usize, announcement: Announcement, m: u64 },
+    Conn {
+        socket: usize,
+        to: usize,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        refusal: &'static [u8],
+    },
+    News {
+        to: usize,
+        announcement: Announcement,
+        m: u64,
+    },
 }
 
 /// A digest of everything the run made visible; printed line by line when a seed is replayed.
@@ -250,7 +261,8 @@ impl Sim {
                 self.sockets[socket].place = Place::Mail;
                 let to = usize::from(moved.shard.0);
                 assert_ne!(to, shard, "moved to where it is");
-                self.mail.push_back(Mail::Conn { socket, to, bytes: moved.bytes, refusal: moved.refusal });
+                let MovedConn { bytes, request, refusal, .. } = moved;
+                self.mail.push_back(Mail::Conn { socket, to, bytes, request, refusal });
             }
             Effect::Measure(key) => {
                 if let Some(socket) = self.find(shard, key) {
@@ -519,9 +531,9 @@ impl Sim {
 
     fn open_mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Conn { socket, to, bytes, refusal } => {
+            Mail::Conn { socket, to, bytes, request, refusal } => {
                 assert!(refusal.starts_with(b"HTTP/1.1 503 "));
-                let key = self.shards[to].adopt(bytes, self.now);
+                let key = self.shards[to].adopt(bytes, request, self.now);
                 note!(self, "socket {socket} arrives on shard {to}");
                 let former = self.keys.insert((to, key), socket);
                 assert!(former.is_none(), "a key is never used twice");

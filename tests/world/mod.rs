@@ -16,6 +16,7 @@ pub mod ask;
 pub mod client;
 pub mod http;
 pub mod issuer;
+pub mod stateless;
 
 use bytes::Bytes;
 use moorline::core::{
@@ -302,7 +303,7 @@ impl World {
             Effect::Move(moved) => {
                 let client = self.client_of(shard, moved.conn);
                 let target = usize::from(moved.shard.0);
-                let key = self.shards[target].adopt(moved.bytes, self.now);
+                let key = self.shards[target].adopt(moved.bytes, moved.request, self.now);
                 self.clients[client].shard = target;
                 self.clients[client].key = key;
                 self.clients[client].moves += 1;
