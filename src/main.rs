@@ -9,7 +9,7 @@ use self::{
 };
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host, stdio::Stdio},
+    backend::{Builtin, Host, Tasks, stdio::Stdio},
     config::{Config, LogFormat, Machine},
     core::auth::Authenticator,
     doctor::Report,
@@ -98,7 +98,10 @@ fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel, rules: Option<A
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
             server.run(move |shard| stdio.backend(shard))?;
         }
-        None => server.run(|_shard| Host::new(Builtin::new()))?,
+        None => {
+            let tasks = Tasks::default();
+            server.run(move |shard| Host::on(shard, tasks.clone(), Builtin::new()))?;
+        }
     }
     Ok(())
 }
