@@ -15,7 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use moorline::config::*;
 use moorline::limits;
-use moorline::units::{ByteSize, Millis};
+use moorline::units::{ByteSize, Fraction, Millis};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -154,7 +154,8 @@ impl Typed {
         refuse(self.with_sources(reason))
     }
 
-    fn with_sources(&self, reason: impl std::fmt::Display) -> String {
+    /// A reason with the source of each value it names, unless that was typed.
+    pub(crate) fn with_sources(&self, reason: impl std::fmt::Display) -> String {
         let mut text = reason.to_string();
         let command = Cli::command();
         let names = |flag: &str| {
@@ -432,6 +433,10 @@ struct Serve {
     #[arg(long, env = "MOORLINE_DRAIN", value_name = "DURATION", help_heading = OPERATION)]
     #[arg(default_value_t = Millis(limits::DRAIN_MS))]
     drain: Millis,
+    /// Part of requests that get a line in the log, 0 to 1; at --log-level info or below
+    #[arg(long, env = "MOORLINE_ACCESS_LOG_SAMPLE", value_name = "FRACTION", help_heading = OPERATION)]
+    #[arg(default_value_t = Fraction(0))]
+    access_log_sample: Fraction,
     /// The least severe events that are logged, to stderr
     #[arg(long, env = "MOORLINE_LOG_LEVEL", value_name = "LEVEL", help_heading = OPERATION)]
     #[arg(default_value_t = Verbosity::Info)]
@@ -500,6 +505,7 @@ impl Serve {
             child_start_timeout_ms: self.child_start_timeout.0,
             child_grace_ms: self.child_grace.0,
             drain_ms: self.drain.0,
+            access_log_sample: self.access_log_sample,
             log_level: self.log_level,
             log_format: self.log_format,
         }
@@ -600,6 +606,7 @@ mod tests {
                 "NAME=value",
                 "jwt",
                 "RS512",
+                "0.5",
             ];
             let default = typed(&[]).config(&MACHINE).entries();
             let change = value.iter().find_map(|value| {

@@ -11,6 +11,7 @@ pub use self::{
     auth::{AuthConfig, AuthError, AuthMode, AuthModeError, JwtAlgorithm},
     program::ProgramError,
     quotas::QuotaConfig,
+    reload::Changes,
 };
 use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
@@ -21,7 +22,7 @@ use crate::{
     },
     limits,
     server::{ServerConfig, Signals},
-    units::{ByteSize, Millis},
+    units::{ByteSize, Fraction, Millis},
 };
 use clap::ValueEnum;
 use std::{
@@ -39,6 +40,7 @@ use thiserror::Error;
 mod auth;
 mod program;
 mod quotas;
+mod reload;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +142,8 @@ pub struct Config {
     // --- Operation ---
     /// What running calls get to finish after a stop signal.
     pub drain_ms: u64,
+    /// The part of requests that get a line in the log.
+    pub access_log_sample: Fraction,
     /// The least severe events that are logged.
     pub log_level: Verbosity,
     /// How they are written.
@@ -194,6 +198,7 @@ impl Config {
             child_start_timeout_ms: limits::CHILD_START_TIMEOUT_MS,
             child_grace_ms: limits::CHILD_GRACE_MS,
             drain_ms: limits::DRAIN_MS,
+            access_log_sample: Fraction(0),
             log_level: Verbosity::Info,
             log_format: LogFormat::Text,
         }
@@ -416,10 +421,12 @@ impl Config {
             replay_bytes_max: self.replay_bytes_max,
             replay_ttl_ms: self.replay_ttl_ms,
             fresh_get_fallback: self.fresh_get_fallback == Switch::On,
+            access_log_ppm: self.access_log_sample.0,
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
             memory_bytes_max: self.memory_bytes_max.unwrap_or(usize::MAX),
             quotas: self.quotas.quotas(self),
+            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
         }
     }
 
@@ -477,6 +484,7 @@ impl Config {
             ("child-start-timeout", ms(self.child_start_timeout_ms)),
             ("child-grace", ms(self.child_grace_ms)),
             ("drain", ms(self.drain_ms)),
+            ("access-log-sample", self.access_log_sample.to_string()),
             ("log-level", name_of(self.log_level)),
             ("log-format", name_of(self.log_format)),
         ]);

@@ -53,6 +53,9 @@ pub const GET_STREAMS_PER_SESSION_MAX: usize = 32;
 pub const FALLEN_THROUGH_PER_SESSION_MAX: usize = 16;
 /// Calls in flight per session; a further one is refused as a JSON-RPC error with HTTP 200.
 pub const CALLS_PER_SESSION_MAX: usize = 1024;
+/// Requests without a session in flight per shard, listen streams aside; a further one gets 503. As many as some dozens of
+/// busy sessions may have.
+pub const EXCHANGES_PER_SHARD_MAX: usize = 64 * 1024;
 /// Requests to the client a session waits for; a further one fails to the backend at once.
 pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
@@ -75,7 +78,7 @@ pub const LOST_RESPONSES_PER_SESSION_MAX: usize = 64;
 pub const MOVED_PER_SESSION_MAX: usize = 64;
 /// Bytes waiting behind the frame being written, per connection (`--write-buffer`).
 pub const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
-/// Resources a session can be subscribed to; a further one is refused as a JSON-RPC error.
+/// Resources a session or a listen stream can be subscribed to; more are refused as a JSON-RPC error.
 pub const SUBSCRIPTIONS_PER_SESSION_MAX: usize = 256;
 /// Sessions of the process when nothing derives a better number (`--max-sessions`).
 pub const SESSIONS_MAX: usize = 1_000_000;
@@ -195,6 +198,13 @@ pub const STATISTICS_TIMEOUT_MS: u64 = 2_000;
 pub const LIVE_STREAMS_MAX: usize = 8;
 /// Between two updates of the live page.
 pub const LIVE_INTERVAL_MS: u64 = 1_000;
+
+// --- The log ------------------------------------------------------------------------------------
+
+/// Requests of the access log that may end in one turn; a further one has no line, and is counted.
+pub const ACCESS_NOTES_MAX: usize = 1024;
+/// Between two lines of a shard about refusals.
+pub const REFUSALS_NOTICE_MS: u64 = 10_000;
 
 // --- The loop -----------------------------------------------------------------------------------
 

@@ -1,12 +1,16 @@
 //! The `moorline` binary: reads what was typed, and serves it or says in one line why not.
 
 mod cli;
+mod reload;
 
-use self::cli::{Doctor, Purpose, Task, Typed};
+use self::{
+    cli::{Doctor, Purpose, Task, Typed},
+    reload::{LogLevel, Reload, level_of},
+};
 use anyhow::{Context as _, Result};
 use moorline::{
     backend::{Builtin, Host, stdio::Stdio},
-    config::{AuthConfig, Config, LogFormat, Machine, Verbosity},
+    config::{AuthConfig, Config, LogFormat, Machine},
     core::auth::Authenticator,
     doctor::Report,
     server::{self, RulesHandle, Server, StartError},
@@ -16,7 +20,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// This host cannot serve what was asked for.
 const EXIT_HOST: u8 = 3;
@@ -58,8 +62,8 @@ fn start(typed: &Typed) -> Result<()> {
             print("all settings are good\n")
         }
         Purpose::Serve => {
-            start_log(&config);
-            run(&config, sockets, rules)
+            let log = start_log(&config);
+            run(config, sockets, log, rules)
         }
     }
 }
@@ -79,18 +83,22 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: &Config, sockets: Vec<TcpListener>, rules: Option<Authenticator>) -> Result<()> {
+fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel, rules: Option<Authenticator>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let mut server = config.server()?;
-    server.core.auth = rules.map(Arc::new);
-    let mut server = Server::bind_on(server, sockets)?;
-    if let Some(handle) = server.rules_handle() {
-        let auth = config.auth.clone();
-        server.on_hangup(move || read_rules_again(&auth, &handle));
-    }
+    let mut settings = config.server()?;
+    settings.core.auth = rules.map(Arc::new);
+    let mut server = Server::bind_on(settings, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
+    let (auth, rules) = (config.auth.clone(), server.rules_handle());
+    let mut reload = Reload::new(config, server.settings_handle(), log);
+    server.on_hangup(move || {
+        reload.run();
+        if let Some(handle) = &rules {
+            read_rules_again(&auth, handle);
+        }
+    });
     match program {
         Some(program) => {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
@@ -113,21 +121,15 @@ fn read_rules_again(auth: &AuthConfig, handle: &RulesHandle) {
     }
 }
 
-fn start_log(config: &Config) {
-    let level = match config.log_level {
-        Verbosity::Off => LevelFilter::OFF,
-        Verbosity::Error => LevelFilter::ERROR,
-        Verbosity::Warn => LevelFilter::WARN,
-        Verbosity::Info => LevelFilter::INFO,
-        Verbosity::Debug => LevelFilter::DEBUG,
-        Verbosity::Trace => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
+fn start_log(config: &Config) -> LogLevel {
+    let (level, handle) = tracing_subscriber::reload::Layer::new(level_of(config.log_level));
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    match config.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
+    let log = match config.log_format {
+        LogFormat::Text => log.boxed(),
+        LogFormat::Json => log.json().boxed(),
+    };
+    tracing_subscriber::registry().with(level).with(log).init();
+    handle
 }

@@ -16,12 +16,11 @@ use crate::{
         files,
         listen::{self, Bound},
         mailbox::{self, Mailbox},
-        signals::{self, Hangup},
-        supervisor,
+        signals, supervisor,
     },
 };
 use std::{
-    fs, io,
+    fmt, fs, io,
     net::{SocketAddr, TcpListener},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
@@ -181,7 +180,6 @@ pub enum RunError {
 }
 
 /// A server whose sockets listen and whose shards do not run yet.
-#[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
     addresses: Vec<SocketAddr>,
@@ -190,7 +188,28 @@ pub struct Server {
     mailboxes: Vec<Mailbox>,
     admin: Option<(admin::Socket, SocketAddr)>,
     shutdown: ShutdownHandle,
-    hangup: Hangup,
+    connections_possible: usize,
+    reload: signals::Reload,
+}
+
+/// Changes the settings of a server that runs, from any thread.
+#[derive(Clone, Debug)]
+pub struct SettingsHandle {
+    doorbells: Vec<Arc<Doorbell>>,
+    connections_possible: usize,
+}
+
+impl SettingsHandle {
+    /// Gives all shards new settings, which each takes in its next turn, without a stream being touched. Deadlines that are
+    /// set stay as they are. [`CoreConfig::shards`], the endpoint's path and [`CoreConfig::keep_alive_ms`] have to be those
+    /// of the start.
+    pub fn apply(&self, mut settings: CoreConfig) {
+        settings.connections_max = settings.connections_max.min(self.connections_possible);
+        let settings = Arc::new(settings);
+        for doorbell in &self.doorbells {
+            doorbell.leave_settings(settings.clone());
+        }
+    }
 }
 
 /// Stops a server from any thread.
@@ -234,6 +253,15 @@ impl ShutdownHandle {
     }
 }
 
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addresses", &self.addresses)
+            .field("admin", &self.admin_address())
+            .finish()
+    }
+}
+
 impl Server {
     /// Takes from the host what the server needs: ring, open files, sockets. Clients that connect from
     /// now on wait in the backlog.
@@ -256,7 +284,8 @@ impl Server {
         }
         check(&config)?;
         probe_ring(config.ring_entries)?;
-        config.core.connections_max = connections_max(&config)?;
+        let connections_possible = connections_possible(&config)?;
+        config.core.connections_max = config.core.connections_max.min(connections_possible);
         let (addresses, listeners) = match sockets.is_empty() {
             true => bind_all(&config)?,
             false => {
@@ -267,7 +296,21 @@ impl Server {
         let mailboxes = mailbox::mailboxes(config.core.shards).map_err(host("doorbells between shards"))?;
         let doorbells = mailboxes.iter().map(|mailbox| mailbox.doorbell().clone()).collect();
         let shutdown = ShutdownHandle { doorbells };
-        Ok(Server { config, addresses, listeners, mailboxes, admin, shutdown, hangup: Hangup::default() })
+        let reload: signals::Reload = Box::new(|| tracing::info!("SIGHUP: there is nothing to reload"));
+        Ok(Server { config, addresses, listeners, mailboxes, admin, shutdown, connections_possible, reload })
+    }
+
+    /// What SIGHUP does if signals are [`Signals::Handled`]: without it, nothing. It runs on a thread of its own.
+    pub fn on_hangup(&mut self, reload: impl FnMut() + Send + 'static) {
+        self.reload = Box::new(reload);
+    }
+
+    /// A handle that changes its settings.
+    pub fn settings_handle(&self) -> SettingsHandle {
+        SettingsHandle {
+            doorbells: self.shutdown.doorbells.clone(),
+            connections_possible: self.connections_possible,
+        }
     }
 
     /// Where it listens, in the order of [`ServerConfig::listen`], with the ports the kernel chose.
@@ -292,11 +335,6 @@ impl Server {
         self.config.core.auth.is_some().then_some(RulesHandle { doorbells })
     }
 
-    /// What is done on SIGHUP, on a thread of its own, where [`Signals::Handled`].
-    pub fn on_hangup(&mut self, act: impl FnMut() + Send + 'static) {
-        self.hangup = Hangup(Some(Box::new(act)));
-    }
-
     /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.
     /// Prints `listening on http://ADDR:PORT/PATH` to stderr for each address once every shard accepts.
     ///
@@ -307,10 +345,10 @@ impl Server {
         B: Backend + 'static,
         F: Fn(ShardId) -> B + Send + Clone + 'static,
     {
-        let Server { config, addresses, listeners, mut mailboxes, admin, shutdown, hangup } = self;
+        let Server { config, addresses, listeners, mut mailboxes, admin, shutdown, reload, .. } = self;
         let _control = match config.signals {
             Signals::Handled => {
-                let control = signals::control(shutdown.doorbells.clone(), hangup);
+                let control = signals::control(shutdown.doorbells.clone(), reload);
                 Some(control.map_err(host("signal handlers"))?)
             }
             Signals::Left => None,
@@ -424,14 +462,15 @@ fn switched_off() -> Option<u32> {
     value.trim().parse().ok().filter(|value| *value != 0)
 }
 
-fn connections_max(config: &ServerConfig) -> Result<usize, StartError> {
+/// Connections for which there are descriptors.
+fn connections_possible(config: &ServerConfig) -> Result<usize, StartError> {
     let limit = files::raise_limit().map_err(host("the open-file limit"))?;
     let reserved = files::reserved(config.core.shards, config.listen.len(), config.children_max);
     let needed = reserved + CONNECTIONS_MIN;
     if limit < needed {
         return Err(StartError::OpenFiles { limit, needed });
     }
-    Ok(config.core.connections_max.min(limit - reserved))
+    Ok(limit - reserved)
 }
 
 /// The listening sockets this process was started with (`LISTEN_FDS`), for [`Server::bind_on`]. Call it once, before

@@ -1,6 +1,6 @@
-//! Durations and sizes as people write them: `15s`, `500ms`, `64KiB`.
+//! Durations, sizes and parts as people write them: `15s`, `500ms`, `64KiB`, `0.01`.
 //!
-//! Owns two notations and nothing else. What is displayed parses back to the same value, which is what lets
+//! Owns three notations and nothing else. What is displayed parses back to the same value, which is what lets
 //! `--print-config` and the defaults in `--help` be typed again.
 
 use std::{fmt, str::FromStr};
@@ -14,6 +14,10 @@ pub struct Millis(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub usize);
 
+/// A part of a whole, in millionths: 0 to 1,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fraction(pub u32);
+
 /// Why a duration or size cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
@@ -26,6 +30,8 @@ pub enum UnitError {
     Size,
     #[error("more bytes than this machine can address")]
     SizeTooLarge,
+    #[error("expected a number from 0 to 1, such as 0.01, with at most six digits after the point")]
+    Fraction,
 }
 
 impl Millis {
@@ -65,6 +71,30 @@ impl FromStr for ByteSize {
         };
         let count: usize = digits.parse().map_err(|_| UnitError::SizeTooLarge)?;
         count.checked_mul(scale).map(ByteSize).ok_or(UnitError::SizeTooLarge)
+    }
+}
+
+impl FromStr for Fraction {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number =
+            |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        if !is_number(whole) || !is_number(part) || part.len() > 6 {
+            return Err(UnitError::Fraction);
+        }
+        let millionths: u32 = format!("{part:0<6}").parse().map_err(|_| UnitError::Fraction)?;
+        let whole: u32 = whole.parse().map_err(|_| UnitError::Fraction)?;
+        let total = whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(millionths));
+        total.filter(|total| *total <= 1_000_000).map(Fraction).ok_or(UnitError::Fraction)
+    }
+}
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -138,6 +168,23 @@ mod tests {
     }
 
     #[test]
+    fn fractions_are_parts_of_one() {
+        for (text, ppm) in [("0", 0), ("1", 1_000_000), ("0.01", 10_000), ("0.000001", 1), ("1.0", 1_000_000)]
+        {
+            assert_eq!(text.parse(), Ok(Fraction(ppm)), "{text}");
+        }
+        for text in
+            ["", ".", "1.", ".5", "1.1", "2", "-0.1", "+1", "0.0000001", "1e-3", "4295", "99999999999"]
+        {
+            assert_eq!(text.parse::<Fraction>(), Err(UnitError::Fraction), "{text}");
+        }
+        assert_eq!(
+            [0, 1, 10_000, 1_000_000].map(|ppm| Fraction(ppm).to_string()),
+            ["0", "0.000001", "0.01", "1"]
+        );
+    }
+
+    #[test]
     fn the_shortest_form_is_shown() {
         let shown = [0, 1, 1_500, 15_000, 60_000, 90_000, 7_200_000].map(|ms| Millis(ms).to_string());
         assert_eq!(shown, ["0", "1ms", "1500ms", "15s", "1m", "90s", "2h"]);
@@ -147,7 +194,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_can_be_typed(ms in 0..=Millis::MAX.0, bytes: usize) {
+        fn what_is_shown_can_be_typed(ms in 0..=Millis::MAX.0, bytes: usize, part in 0..=1_000_000u32) {
+            prop_assert_eq!(Fraction(part).to_string().parse(), Ok(Fraction(part)));
             prop_assert_eq!(Millis(ms).to_string().parse(), Ok(Millis(ms)));
             prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
         }

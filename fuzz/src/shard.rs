@@ -7,11 +7,11 @@
 
 use super::{
     Choices,
-    world::{self, ClientId, World, http},
+    world::{self, ClientId, World, http, stateless},
 };
 use bytes::Bytes;
 use moorline::core::{
-    CallKey, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, SessionKey, Tell,
+    CallKey, Listening, NotificationKind, ServerMethod, ServerRequest, ServerRequestId, SessionKey, Tell,
     config::{CoreConfig, ListenerPolicy},
     counters::Counters,
     jsonrpc::{self, RpcError},
@@ -83,6 +83,26 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 0,
                 DELETE,
             ],
+        ),
+        with(
+            0,
+            &[
+                CONNECT, 0, REQUEST, 1, 0, HEAR, ANSWER, 0, BROADCAST, 0, BROADCAST, 1, STALL, 1, BROADCAST,
+                5, ADVANCE, 4, BROADCAST, 100, BROADCAST, 101, ADVANCE, 12,
+            ],
+        ),
+        with(
+            0,
+            &[CONNECT, 0, REQUEST, 1, 0, HEAR, ANSWER, 2, CONNECT, 1, REQUEST, 2, 0x10, GO_ON, ANSWER, 1],
+        ),
+        with(
+            0,
+            &[
+                &[CONNECT, 0, CONNECT, 0, CONNECT, 0, CONNECT, 0][..],
+                &[REQUEST, 1, 0, EXCHANGE, REQUEST, 2, 0, EXCHANGE, REQUEST, 3, 0, EXCHANGE],
+                &[REQUEST, 4, 0, EXCHANGE, NOTIFY, 2, ANSWER, 1, RESET, 2, HALF_CLOSE, 3, ANSWER, 0],
+            ]
+            .concat(),
         ),
         with(3, &[REQUEST, 0, 0, BATCH, ANSWER, 0, ANSWER, 0, BROADCAST, 0, DRAIN, 0, ADVANCE, 6]),
         with(0, &[REQUEST, 0, 0, CHUNKED, REQUEST, 0, 0, EXPECT, REQUEST, 0, 0, RESPONSE, HALF_CLOSE, 0]),
@@ -168,7 +188,10 @@ mod op {
         ADVANCE,
         RESET,
     ];
-    pub(super) const LIKELY_KINDS: [u8; 12] = [
+    pub(super) const LIKELY_KINDS: [u8; 15] = [
+        EXCHANGE,
+        HEAR,
+        GO_ON,
         CALL,
         LISTEN,
         RESUME,
@@ -218,8 +241,12 @@ mod op {
     pub(super) const RESPONSE: u8 = 9;
     pub(super) const CHUNKED: u8 = 10;
     pub(super) const EXPECT: u8 = 11;
+    // Without a session: a call, a subscription, and a call that goes on with what some shard has.
+    pub(super) const EXCHANGE: u8 = 12;
+    pub(super) const HEAR: u8 = 13;
+    pub(super) const GO_ON: u8 = 14;
     /// The last kind is a request for a log level.
-    pub(super) const KINDS: u8 = 13;
+    pub(super) const KINDS: u8 = 16;
 }
 
 const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "1900-01-01"];
@@ -254,6 +281,7 @@ impl Play {
             message_bytes_max: 1_000,
             body_bytes_max: 2_000,
             request_timeout_ms: 100_000,
+            exchanges_max: 3,
             keep_alive_ms: if choice & 4 == 0 { 15_000 } else { 0 },
             listener_policy: if choice & 1 == 0 { ListenerPolicy::First } else { ListenerPolicy::Latest },
             fresh_get_fallback: choice & 2 == 0,
@@ -355,6 +383,12 @@ impl Play {
                 "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{session}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js\r\n"
             ),
             op::EXPECT => post("Expect: 100-continue\r\n", ""),
+            op::EXCHANGE => stateless::tool_call(&id.to_string()),
+            op::HEAR => stateless::listen(&id.to_string(), "{}"),
+            op::GO_ON => {
+                let state = format!(r#""requestState":"moorline.{id}.x""#);
+                stateless::stateless(&id.to_string(), "tools/list", &state)
+            }
             _ => post(
                 "",
                 &format!(
@@ -415,6 +449,12 @@ impl Play {
             op::DRAIN => {}
             op::ANSWER | op::FAIL => {
                 if let Some(index) = usize::from(choice).checked_rem(self.world.calls.len()) {
+                    let (shard, call) = &self.world.calls[index];
+                    if code == op::ANSWER && choice & 1 == 0 && call.method.as_str() == "subscriptions/listen"
+                    {
+                        let tell = Tell::Listen(call.key, listening(choice));
+                        return self.world.tell(*shard, tell);
+                    }
                     let (shard, call) = self.world.calls.remove(index);
                     self.stale.extend(call.session.map(|session| (shard, call.key, session)));
                     let answer = match code {
@@ -439,6 +479,20 @@ impl Play {
 
     fn about_a_call(&mut self, code: u8, choice: u8) {
         let target = usize::from(choice).checked_rem(self.world.calls.len());
+        if let Some((shard, call)) = target.map(|index| &self.world.calls[index])
+            && call.session.is_none()
+        {
+            let tell = match code {
+                op::NOTIFY => Tell::Notify(call.key, notification(choice)),
+                op::CLOSE_STREAM => Tell::CloseStream(call.key, 1),
+                _ => Tell::Refuse(call.key),
+            };
+            let shard = *shard;
+            if let Tell::Refuse(key) = &tell {
+                self.world.calls.retain(|(at, call)| *at != shard || call.key != *key);
+            }
+            return self.world.tell(shard, tell);
+        }
         let target = target.map(|index| (self.world.calls[index].0, &self.world.calls[index].1));
         let target = target.and_then(|(shard, call)| Some((shard, Some(call.key), call.session?)));
         // Without a call, a session that initialized.
@@ -512,6 +566,13 @@ fn post(fields: &str, body: &str) -> String {
 
 fn get(session: &str, fields: &str) -> String {
     format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{session}{fields}\r\n")
+}
+
+/// What a subscription is to: sometimes to more than it may be.
+fn listening(choice: u8) -> Listening {
+    let uris = if choice & 2 == 0 { 1 } else { 300 };
+    let uris = (0..uris).map(|n| if n == 0 { "file:///x".into() } else { format!("file:///{n}").into() });
+    Listening { tools: choice & 4 == 0, prompts: false, resources: true, uris: uris.collect() }
 }
 
 fn notification(choice: u8) -> moorline::core::Notification {

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_moorline_global_optspecs
-    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= log-level= log-format= config= print-config check h/help V/version
+    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
 end
 
 function __fish_moorline_needs_command
@@ -95,6 +95,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l child-dir -d 'Directo
 complete -c moorline -n "__fish_moorline_needs_command" -l child-start-timeout -d 'What they get to answer initialize' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l child-grace -d 'From the end of their input to KILL; TERM is sent after a second, or half of it' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l drain -d 'What running calls get to finish after SIGTERM or SIGINT' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l access-log-sample -d 'Part of requests that get a line in the log, 0 to 1; at --log-level info or below' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l log-level -d 'The least severe events that are logged, to stderr' -r -f -a "off\t'Nothing'
 error\t'What failed'
 warn\t'And what looks wrong'
@@ -184,6 +185,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l child-dir -d
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l child-start-timeout -d 'What they get to answer initialize' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l child-grace -d 'From the end of their input to KILL; TERM is sent after a second, or half of it' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l drain -d 'What running calls get to finish after SIGTERM or SIGINT' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l access-log-sample -d 'Part of requests that get a line in the log, 0 to 1; at --log-level info or below' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l log-level -d 'The least severe events that are logged, to stderr' -r -f -a "off\t'Nothing'
 error\t'What failed'
 warn\t'And what looks wrong'

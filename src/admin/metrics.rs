@@ -75,7 +75,7 @@ impl Page<'_> {
     fn population(&mut self) {
         self.gauge("moorline_connections_open", "Connections, ending ones included.", |held| held.conns);
         self.gauge("moorline_sessions_active", "Sessions.", |held| held.sessions);
-        self.gauge("moorline_calls_in_flight", "Calls the backend works on.", |held| held.calls);
+        self.gauge("moorline_calls_in_flight", "Calls the backend works on.", Population::calls_in_flight);
         self.gauge("moorline_timers_armed", "Timers in the wheel.", |held| held.timers);
         self.streams();
     }
@@ -85,7 +85,7 @@ impl Page<'_> {
             "moorline_streams_held",
             "gauge",
             "Streams by kind: listener (GET), fallen_through (GET after a finished request stream), request (POST), \
-             detached (kept for replay).",
+             listen (subscriptions/listen), detached (kept for replay).",
         );
         for (shard, statistics) in answering(self.shards) {
             for (kind, count) in streams_by_kind(&statistics.population) {
@@ -151,13 +151,14 @@ impl Page<'_> {
     }
 }
 
-fn streams_by_kind(held: &Population) -> [(&'static str, usize); 4] {
-    let Attached { listeners, fallen_through, requests } = held.attached;
+fn streams_by_kind(held: &Population) -> [(&'static str, usize); 5] {
+    let Attached { listeners, fallen_through, requests, exchanges, listens } = held.attached;
     let detached = held.streams - listeners - fallen_through - requests;
     [
         ("listener", listeners),
         ("fallen_through", fallen_through),
-        ("request", requests),
+        ("request", requests + exchanges),
+        ("listen", listens),
         ("detached", detached),
     ]
 }
@@ -184,8 +185,9 @@ mod tests {
     fn sample() -> String {
         let core =
             CoreCounters { comments: 7, comments_late_ms: 1_500, sessions: 3, ..CoreCounters::default() };
-        let attached = Attached { listeners: 4, fallen_through: 1, requests: 2 };
-        let population = Population { conns: 9, sessions: 3, streams: 10, attached, calls: 2, timers: 12 };
+        let attached = Attached { listeners: 4, fallen_through: 1, requests: 2, exchanges: 1, listens: 3 };
+        let population =
+            Population { conns: 9, sessions: 3, streams: 10, attached, calls: 2, exchanges: 4, timers: 12 };
         let shell = ShellCounters { turns: 1_000, ..ShellCounters::default() };
         let process = Process { resident_bytes: Some(4_096), cpu_s: 1.5 };
         let facts = Facts { is_ready: true, uptime_s: 61, process };

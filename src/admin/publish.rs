@@ -227,6 +227,7 @@ fn members(params: Option<&RawValue>) -> Result<Members, Fault> {
 #[derive(Serialize)]
 struct Report {
     sessions: u64,
+    listens: u64,
     written: u64,
     pending: u64,
     filtered: u64,
@@ -239,8 +240,8 @@ struct Report {
 
 impl From<Reach> for Report {
     fn from(reach: Reach) -> Self {
-        let Reach { sessions, written, pending, filtered, refused } = reach;
-        Report { sessions, written, pending, filtered, refused, error: None, field: None }
+        let Reach { sessions, listens, written, pending, filtered, refused } = reach;
+        Report { sessions, listens, written, pending, filtered, refused, error: None, field: None }
     }
 }
 

@@ -67,6 +67,7 @@ struct Streams {
     listeners: usize,
     fallen_through: usize,
     requests: usize,
+    listens: usize,
     detached: usize,
 }
 
@@ -82,17 +83,18 @@ impl ShardStatus {
 impl Holds {
     fn of(statistics: &Statistics) -> Self {
         let population = &statistics.population;
-        let Attached { listeners, fallen_through, requests } = population.attached;
+        let Attached { listeners, fallen_through, requests, exchanges, listens } = population.attached;
         Holds {
             connections: population.conns,
             sessions: population.sessions,
             streams: Streams {
                 listeners,
                 fallen_through,
-                requests,
+                requests: requests + exchanges,
+                listens,
                 detached: population.streams - listeners - fallen_through - requests,
             },
-            calls: population.calls,
+            calls: population.calls_in_flight(),
             timers: population.timers,
         }
     }

@@ -167,8 +167,11 @@ fn text_of(value: &DeValue<'_>, arg: &Arg) -> Result<String, String> {
             let value = i128::from_str_radix(number.as_str(), number.radix());
             Ok(value.map_or_else(|_| number.as_str().to_owned(), |value| value.to_string()))
         }
+        ("FRACTION", DeValue::Integer(number)) => Ok(number.as_str().to_owned()),
+        ("FRACTION", DeValue::Float(number)) => Ok(number.as_str().to_owned()),
         ("SWITCH", DeValue::Boolean(on)) => Ok(if *on { "on" } else { "off" }.to_owned()),
         ("COUNT", other) => Err(format!("expected a whole number, not {}", kind_of(other))),
+        ("FRACTION", other) => Err(format!("expected a number from 0 to 1, not {}", kind_of(other))),
         (_, DeValue::String(text)) => Ok(text.to_string()),
         ("SIZE", other) => {
             Err(format!("expected bytes or a string such as \"4MiB\", not {}", kind_of(other)))
@@ -270,6 +273,14 @@ mod tests {
             ("path = 5", "m.toml:1: path: expected a string, not a whole number"),
             ("path = ['/a']", "m.toml:1: path: expected a string, not an array"),
             ("keep-alive = 15", "m.toml:1: keep-alive: \"15\": expected a whole number with a unit"),
+            (
+                "access-log-sample = 1.5",
+                "m.toml:1: access-log-sample: \"1.5\": expected a number from 0 to 1",
+            ),
+            (
+                "access-log-sample = '1'",
+                "m.toml:1: access-log-sample: expected a number from 0 to 1, not a string",
+            ),
             ("priming = 'maybe'", "m.toml:1: priming: \"maybe\": expected one of auto, post, off"),
             ("listen = [8080]", "m.toml:1: listen: expected a string, not a whole number"),
             ("child-env = ['SECRET']", "m.toml:1: child-env: expected NAME=VALUE"),

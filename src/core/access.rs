@@ -12,7 +12,7 @@
 use super::{
     auth::{self, Authenticator, Denial, Digest, Voucher},
     conn::State,
-    http::{Content, Head, Method, Refusal, ReplyHead, Status, Target, refusal::ALLOW_READ},
+    http::{Authority, Content, Head, Method, Refusal, ReplyHead, Status, Target, refusal::ALLOW_READ},
     request::{ReplyFacts, SessionField},
     seam::*,
     session::SessionEnd,
@@ -104,10 +104,28 @@ impl Shard {
     /// # Errors
     /// 401 or 403 with the challenge. Nothing was kept.
     pub(super) fn let_in(&mut self, conn: ConnSlot, head: &Head<'_>, now: Now) -> Result<(), Refusal> {
+        let admitted = self.admit_token(conn, head.authorization, now);
+        admitted.map_err(|denial| self.deny(denial, head.authority))
+    }
+
+    /// Lets in a request that another shard has read; that one's word for its token does not count here.
+    ///
+    /// # Errors
+    /// As of [`let_in`](Self::let_in).
+    pub(super) fn let_read_in(
+        &mut self,
+        conn: ConnSlot,
+        authorization: Option<&[u8]>,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        self.admit_token(conn, authorization, now).map_err(|denial| self.deny(denial, None))
+    }
+
+    fn admit_token(&mut self, conn: ConnSlot, field: Option<&[u8]>, now: Now) -> Result<(), Denial> {
         if self.access.authenticator.is_none() {
             return Ok(());
         }
-        match self.access.check(head.authorization, now) {
+        match self.access.check(field, now) {
             Ok(Checked { credential, was_known }) => {
                 if !was_known {
                     self.counters.tokens_verified += 1;
@@ -120,18 +138,18 @@ impl Shard {
                 }
                 Ok(())
             }
-            Err(denial) => Err(self.deny(denial, head)),
+            Err(denial) => Err(denial),
         }
     }
 
-    fn deny(&mut self, denial: Denial, head: &Head<'_>) -> Refusal {
+    fn deny(&mut self, denial: Denial, authority: Option<Authority<'_>>) -> Refusal {
         match denial {
             Denial::Missing => self.counters.requests_without_token += 1,
             Denial::Invalid(_) => self.counters.requests_with_bad_token += 1,
             Denial::Scope => self.counters.requests_without_scope += 1,
         }
         let authenticator = self.access.authenticator.as_ref().expect("somebody has denied it");
-        authenticator.resource().refuse(denial, head.authority, self.config.policy.endpoint())
+        authenticator.resource().refuse(denial, authority, self.config.policy.endpoint())
     }
 
     /// Whether the token this connection's request came with is still good, now that its body is here.
@@ -153,6 +171,11 @@ impl Shard {
     /// Whoever is at the other end, if the server asks.
     pub(super) fn principal_of_conn(&self, conn: ConnSlot) -> Option<PrincipalSlot> {
         self.conns[conn].credential.map(|credential| self.access.credentials[credential].principal)
+    }
+
+    /// The same by name, for whoever handles its requests.
+    pub(super) fn principal_name_of_conn(&self, conn: ConnSlot) -> Option<Principal> {
+        self.principal_of_conn(conn).map(|principal| self.access.principals[principal].name.clone())
     }
 
     /// The session a request names, as far as its principal may know: one of somebody else is as unknown as one that never
@@ -440,11 +463,18 @@ impl Shard {
         }
     }
 
-    /// The token this connection came with is good no longer: its stream ends, and can be continued with another one.
+    /// The token this connection came with is good no longer: its stream ends. One of a session can be continued with
+    /// another token; without a session the client asks anew.
     pub(super) fn token_ended(&mut self, conn: ConnSlot, now: Now) {
         if let State::Streaming(stream) = self.conns[conn].state {
             self.counters.streams_unauthorized += 1;
             self.end_stream(stream, EndOfStream::Unauthorized, now);
+        }
+        if let State::Exchanging(exchange) = self.conns[conn].state
+            && self.exchanges[exchange].is_stream()
+        {
+            self.counters.streams_unauthorized += 1;
+            self.end_unauthorized(exchange, now);
         }
     }
 

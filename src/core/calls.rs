@@ -11,6 +11,8 @@
 use super::{
     asks,
     config::{Priming, ResponseMode},
+    era::{Era, Named},
+    exchange::Asked,
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
     jsonrpc::{self, Body, EnvelopeError, InitializeParams, Message, Meta, RpcError},
@@ -117,7 +119,16 @@ impl Shard {
         if let Err(refusal) = self.still_in(conn, now) {
             return self.refuse(conn, &request.reply, &refusal, now);
         }
-        let outcome = match jsonrpc::parse(body) {
+        let parsed = jsonrpc::parse(body);
+        if Era::of(&request.named, &parsed) == Era::Stateless {
+            let asked = Asked { reply: &request.reply, forms: request.forms, named: &request.named, body };
+            return self.dispatch_stateless(conn, asked, parsed, now);
+        }
+        if let Named::Unknown(_) = request.named {
+            let refusal = self.mask_refusal(request, Refusal::unsupported_revision());
+            return self.refuse(conn, &request.reply, &refusal, now);
+        }
+        let outcome = match parsed {
             Ok(Body::Single(message)) => self.dispatch_message(conn, request, body, message, now),
             Ok(Body::Batch(messages)) => self.dispatch_batch(conn, request, body, messages, now),
             Err(error) => Err(self.refused_envelope(request, &error)),
@@ -357,7 +368,7 @@ fn check_batch_mixture(messages: &[Message<'_>]) -> Result<(), Refused> {
 }
 
 /// A request's id, which is kept as long as the call runs. A slice of a large body would keep all of it.
-fn id_of(body: &Bytes, id: &str) -> Bytes {
+pub(super) fn id_of(body: &Bytes, id: &str) -> Bytes {
     if body.len() <= limits::SMALL_BODY_BYTES {
         body.slice_ref(id.as_bytes())
     } else {
@@ -365,7 +376,7 @@ fn id_of(body: &Bytes, id: &str) -> Bytes {
     }
 }
 
-fn method_of(body: &Bytes, method: Cow<'_, str>) -> Method {
+pub(super) fn method_of(body: &Bytes, method: Cow<'_, str>) -> Method {
     let bytes = match method {
         Cow::Borrowed(name) => body.slice_ref(name.as_bytes()),
         Cow::Owned(name) => Bytes::from(name),
@@ -640,7 +651,7 @@ fn unknown_revision() -> RpcError {
     RpcError { message: message.into(), ..RpcError::internal_error() }
 }
 
-fn request_timed_out() -> RpcError {
+pub(super) fn request_timed_out() -> RpcError {
     RpcError { code: SERVER_ERROR - 1, message: "the request timed out".into(), data: None }
 }
 
@@ -748,7 +759,7 @@ impl Shard {
     }
 
     /// Queues a reply with that JSON, which comes in parts, and returns it as it stands there.
-    fn reply_json(
+    pub(super) fn reply_json(
         &mut self,
         conn: ConnSlot,
         facts: &ReplyFacts,
@@ -766,7 +777,7 @@ impl Shard {
         reply.split_off(reply.len() - json_len)
     }
 
-    fn reply_error(
+    pub(super) fn reply_error(
         &mut self,
         conn: ConnSlot,
         facts: &ReplyFacts,
@@ -872,6 +883,7 @@ impl Shard {
         now: Now,
     ) {
         self.agree_on_stream(conn, facts);
+        self.note_status(conn, Status::Ok);
         let mut exchange = facts.exchange(&self.date);
         exchange.persistence = self.conns[conn].persistence;
         let content = Content::EventStream(self.conns[conn].transfer);

@@ -53,10 +53,14 @@ pub struct CoreConfig {
     pub replay_ttl_ms: u64,
     /// Whether a plain GET is given replies that no cursor can recover (`--fresh-get-fallback`).
     pub fresh_get_fallback: bool,
+    /// Requests in a million that get a line in the log (`--access-log-sample`); 0: none.
+    pub access_log_ppm: u32,
     /// Connections of the process (`--max-connections`).
     pub connections_max: usize,
-    /// Sessions of the process (`--max-sessions`).
+    /// Sessions of the process, and listen streams of each shard (`--max-sessions`).
     pub sessions_max: usize,
+    /// Requests without a session in flight per shard; no flag.
+    pub exchanges_max: usize,
     /// Bytes held for clients beyond which newcomers are refused (`--memory-limit`); `usize::MAX`: never.
     pub memory_bytes_max: usize,
     /// What one client may have of them.
@@ -90,8 +94,10 @@ impl CoreConfig {
             replay_bytes_max: limits::REPLAY_BYTES_MAX,
             replay_ttl_ms: limits::REPLAY_TTL_MS,
             fresh_get_fallback: true,
+            access_log_ppm: 0,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
+            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
             memory_bytes_max: usize::MAX,
             quotas: Quotas::NONE,
         }

@@ -10,15 +10,16 @@
 
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version},
+    journal::NotedEnd,
     memory::Charge,
     output::{Boundary, Output},
     quotas::Source,
-    request::{ReplyFacts, Request},
+    request::{ReadRequest, ReplyFacts, Request},
     seam::*,
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
     stream::{Attachment, Trust},
-    table::{ConnSlot, CredentialSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    table::{ConnSlot, CredentialSlot, ExchangeSlot, Generational, PostSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 use crate::limits;
@@ -84,8 +85,10 @@ pub(super) enum State {
     Streaming(StreamSlot),
     /// The rest of a reply is written.
     Flushing(Afterwards),
-    /// Being moved to another shard.
-    Moving,
+    /// A request without a session is worked on, or the stream that answers it is written.
+    Exchanging(ExchangeSlot),
+    /// Being moved to another shard, with the request it is moved for if that was read.
+    Moving(Option<Box<ReadRequest>>),
     /// The shell was asked to end it.
     Closing(Ending),
 }
@@ -220,11 +223,21 @@ impl Shard {
     }
 
     /// Takes over a connection that was counted when it was accepted elsewhere.
-    pub(super) fn adopt_conn(&mut self, bytes: BytesMut, source: Source, now: Now) -> ConnKey {
+    pub(super) fn adopt_conn(
+        &mut self,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        source: Source,
+        now: Now,
+    ) -> ConnKey {
         let conn = self.insert_conn(source, now);
         self.conns[conn].input = Some(Box::new(bytes));
         self.conns[conn].age = Age::Used;
         let key = self.conn_key(conn);
+        if let Some(request) = request {
+            self.counters.requests += 1;
+            self.dispatch_read(conn, &request, now);
+        }
         self.process(conn, now);
         drop(self.spent_input(conn));
         key
@@ -261,11 +274,12 @@ impl Shard {
         match state {
             State::Streaming(stream) => self.suspend_stream(stream, conn),
             State::Waiting(post) => self.posts[post].conn = None,
+            State::Exchanging(exchange) => self.abandon_exchange(exchange),
             State::Idle
             | State::Head
             | State::Body(_)
             | State::Flushing(_)
-            | State::Moving
+            | State::Moving(_)
             | State::Closing(_) => {}
         }
     }
@@ -290,7 +304,8 @@ impl Shard {
             }
             // It may still read; what it has read so far is evidence.
             State::Streaming(stream) => self.stream_measured(stream, offset, now),
-            State::Waiting(_) | State::Flushing(_) | State::Moving | State::Closing(_) => {}
+            State::Exchanging(exchange) => self.exchange_half_closed(exchange, now),
+            State::Waiting(_) | State::Flushing(_) | State::Moving(_) | State::Closing(_) => {}
         }
         self.arm_conn(conn);
     }
@@ -314,6 +329,7 @@ impl Shard {
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
         );
+        self.note_end(conn, NotedEnd::Cut, now);
         let entry = self.remove_conn(conn);
         self.leave_source(entry.source);
         self.census.leave_connection();
@@ -343,7 +359,7 @@ impl Shard {
 
     /// Whether the connection is still to be moved: its end may have come first.
     pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
-        matches!(self.conns[conn].state, State::Moving)
+        matches!(self.conns[conn].state, State::Moving(_))
     }
 
     /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
@@ -353,7 +369,9 @@ impl Shard {
         let entry = self.remove_conn(conn);
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
-        MovedConn { conn: key, shard, source: entry.source, bytes, refusal: super::http::reply::BUSY_503 }
+        let (source, refusal) = (entry.source, super::http::reply::BUSY_503);
+        let State::Moving(request) = entry.state else { unreachable!("seen by the caller") };
+        MovedConn { conn: key, shard, source, bytes, request, refusal }
     }
 }
 
@@ -376,7 +394,7 @@ impl Shard {
 
     /// Takes what was received and does what it asks for. Returns a buffer to reuse.
     pub(super) fn take_in(&mut self, conn: ConnSlot, buffer: BytesMut, now: Now) -> Option<BytesMut> {
-        if let State::Closing(_) | State::Moving = self.conns[conn].state {
+        if let State::Closing(_) | State::Moving(_) = self.conns[conn].state {
             return Some(buffer);
         }
         let mut place = self.inputs.pop().unwrap_or_default();
@@ -409,8 +427,9 @@ impl Shard {
                 State::Body(_) => self.process_body(conn, now),
                 State::Waiting(_)
                 | State::Streaming(_)
+                | State::Exchanging(_)
                 | State::Flushing(_)
-                | State::Moving
+                | State::Moving(_)
                 | State::Closing(_) => Step::Wait,
             };
             if step == Step::Wait {
@@ -494,6 +513,11 @@ impl Shard {
         }
     }
 
+    /// Bytes of this connection that the kernel has taken.
+    pub(super) fn written_bytes(&self, conn: ConnSlot) -> u64 {
+        self.conns[conn].written
+    }
+
     /// A head is complete, and so everything written before has arrived: the client reads replies in order.
     pub(super) fn head_arrived(&mut self, conn: ConnSlot, now: Now) {
         self.conns[conn].age = Age::Used;
@@ -512,15 +536,21 @@ impl Shard {
     pub(super) fn read_interest(&self, conn: ConnSlot) -> Interest {
         let entry = &self.conns[conn];
         match entry.state {
-            State::Closing(_) | State::Moving => Interest::Nothing,
+            State::Closing(_) | State::Moving(_) => Interest::Nothing,
+            // The answer to its half-close tells whether anybody still reads.
+            State::Exchanging(_) if entry.peer == Peer::Silent => Interest::Failure,
             _ if entry.peer == Peer::Silent => Interest::Nothing,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
-            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) if entry.input.is_none() => {
+            State::Waiting(_) | State::Streaming(_) | State::Exchanging(_) | State::Flushing(_)
+                if entry.input.is_none() =>
+            {
                 Interest::Park
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => Interest::HangUp,
-            State::Waiting(_) | State::Streaming(_) | State::Flushing(_) => Interest::Failure,
+            State::Waiting(_) | State::Streaming(_) | State::Exchanging(_) | State::Flushing(_) => {
+                Interest::Failure
+            }
         }
     }
 }
@@ -640,8 +670,10 @@ impl Shard {
 
     /// After progress: more of the stream, more of the queue, or what comes after the reply.
     fn write_on(&mut self, conn: ConnSlot, now: Now) {
-        if let State::Streaming(stream) = self.conns[conn].state {
-            self.pump_stream(stream, now);
+        match self.conns[conn].state {
+            State::Streaming(stream) => self.pump_stream(stream, now),
+            State::Exchanging(exchange) => self.pump_listen(exchange, now),
+            _ => {}
         }
         if self.conns[conn].output.is_some() {
             return self.list_output(conn);
@@ -662,6 +694,7 @@ impl Shard {
     }
 
     fn reply_flushed(&mut self, conn: ConnSlot, afterwards: Afterwards, now: Now) {
+        self.note_end(conn, NotedEnd::Whole, now);
         let entry = &self.conns[conn];
         let close =
             afterwards == Afterwards::Close || entry.persistence == Persistence::Close || self.draining();
@@ -699,6 +732,7 @@ impl Shard {
         head.exchange.persistence = head.exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
         head.write_with(body, &mut out);
+        self.note_status(conn, head.status);
         let out = out.freeze();
         self.conns[conn].persistence = head.exchange.persistence;
         self.queue_bytes(conn, out.clone(), now);
@@ -709,6 +743,7 @@ impl Shard {
     /// Queues a refusal, after which the exchange is over.
     pub(super) fn refuse(&mut self, conn: ConnSlot, facts: &ReplyFacts, refusal: &Refusal, now: Now) {
         self.counters.requests_refused += 1;
+        self.note_status(conn, refusal.status);
         let mut exchange = facts.exchange(&self.date);
         exchange.persistence = exchange.persistence.and(self.persistence());
         let mut out = BytesMut::new();
@@ -742,7 +777,7 @@ impl Shard {
         let (entry, config) = (&self.conns[conn], &self.config);
         let allowed_ms = match entry.state {
             State::Closing(Ending::Orderly) => limits::LINGER_MS,
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving => return None,
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(_) => return None,
             _ if entry.has_output() => config.write_timeout_ms,
             State::Idle if entry.age == Age::Used => {
                 let idle_ms = entry.progress_ms + config.idle_timeout_ms;
@@ -751,15 +786,21 @@ impl Shard {
             }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
-            State::Streaming(_) => {
-                let comment_ms = (config.keep_alive_ms > 0)
-                    .then(|| entry.progress_ms + config.keep_alive_ms - self.phase_ms(conn));
-                let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
-                return (deadline_ms < u64::MAX).then_some(deadline_ms);
+            State::Streaming(_) => return self.stream_deadline_ms(conn),
+            State::Exchanging(exchange) if self.exchanges[exchange].is_stream() => {
+                return self.stream_deadline_ms(conn);
             }
-            State::Waiting(_) | State::Flushing(_) => return None,
+            State::Waiting(_) | State::Exchanging(_) | State::Flushing(_) => return None,
         };
         Some(entry.progress_ms + allowed_ms)
+    }
+
+    /// When a stream needs a comment, or its token ends it.
+    fn stream_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
+        let (progress_ms, keep_alive_ms) = (self.conns[conn].progress_ms, self.config.keep_alive_ms);
+        let comment_ms = (keep_alive_ms > 0).then(|| progress_ms + keep_alive_ms - self.phase_ms(conn));
+        let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
+        (deadline_ms < u64::MAX).then_some(deadline_ms)
     }
 
     /// Spreads the comments of streams that were last written together over an eighth of the interval.
@@ -790,7 +831,7 @@ impl Shard {
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
             State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving => {}
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(_) => {}
             _ if self.conns[conn].has_output() => {
                 self.counters.connections_stalled += 1;
                 self.close_conn(conn, Ending::Cut);
@@ -802,8 +843,16 @@ impl Shard {
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
             }
-            State::Streaming(_) if self.token_expires_ms(conn) <= now.ms => self.token_ended(conn, now),
-            State::Streaming(stream) => self.comment_due(conn, stream, deadline_ms, now),
+            State::Streaming(_) | State::Exchanging(_) if self.token_expires_ms(conn) <= now.ms => {
+                self.token_ended(conn, now);
+            }
+            State::Streaming(stream) => {
+                self.comment_due(conn, deadline_ms, now);
+                if self.streams[stream].trust == Trust::Demoted {
+                    self.effects.push_back(Effect::Measure(self.conn_key(conn)));
+                }
+            }
+            State::Exchanging(_) => self.comment_due(conn, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }
     }
@@ -832,17 +881,21 @@ impl Shard {
         self.refuse(conn, &facts, &refusal, now);
     }
 
-    fn comment_due(&mut self, conn: ConnSlot, stream: StreamSlot, deadline_ms: u64, now: Now) {
+    fn comment_due(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         let late_ms = now.ms - deadline_ms;
         self.counters.comments_late_ms += late_ms;
         self.counters.comments_late_ms_max = self.counters.comments_late_ms_max.max(late_ms);
         let entry = &mut self.conns[conn];
         entry.comment = Comment::Due;
         entry.progress_ms = now.ms;
-        let key = self.conn_key(conn);
-        self.with_comment.push_back(key);
-        if self.streams[stream].trust == Trust::Demoted {
-            self.effects.push_back(Effect::Measure(key));
+        self.with_comment.push_back(self.conn_key(conn));
+    }
+
+    /// Asks whether anybody reads this stream, by a comment that a peer which is gone answers with a reset.
+    pub(super) fn probe_reader(&mut self, conn: ConnSlot) {
+        if self.conns[conn].output.is_none() && self.conns[conn].comment == Comment::None {
+            self.conns[conn].comment = Comment::Due;
+            self.with_comment.push_back(self.conn_key(conn));
         }
     }
 

@@ -90,6 +90,14 @@ counters! {
     replies_recovered
     /// Subscriptions refused because the session had too many.
     subscriptions_refused
+    /// Requests without a session (2026-07-28) given to the backend.
+    exchanges
+    /// Of such requests, those refused for want of room or because the server stops.
+    exchanges_refused
+    /// Listen streams opened.
+    listens
+    /// Listen streams refused at a cap.
+    listens_refused
     /// Requests sent to clients.
     asks
     /// Requests to clients that failed: time-out, missing capability, full queue, end of session.
@@ -138,6 +146,8 @@ counters! {
     connections_overflowed
     /// Heads or bodies that did not arrive in time.
     requests_timed_out
+    /// Lines of the access log left out because too many requests ended in one turn.
+    access_notes_dropped
     /// Backend messages that named something that is no more.
     tells_stale
     /// Backend messages refused for their size.

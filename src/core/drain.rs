@@ -1,9 +1,10 @@
 //! A stop under way: what it ends, at which pace, and when it is over.
 //!
-//! Owns the order of a stop on one shard. From its first moment no session and no listener begins; requests of known
+//! Owns the order of a stop on one shard. From its first moment no session, no listener and no request without a session
+//! begins; requests of known
 //! sessions are taken until the end, since a call that runs may wait for one of them (an answer, a cancellation), and so is a
 //! GET that comes back for what is left of its request. Listener streams end one after the other, spread over the time
-//! given, each with its own hint when to come back, so that whoever takes over is not visited by all at once.
+//! given (those of sessions with a hint of its own each when to come back), so that whoever takes over is not visited by all at once.
 //!
 //! A shard that has finished may still be needed by another: its listeners are the kernel's choice for any client. So shards
 //! say to each other, by the [`Census`](super::census::Census), whether they have finished, and nobody leaves before all
@@ -33,6 +34,8 @@ pub(super) struct Drain {
     end: usize,
     /// The next session slot, once all sessions end.
     next_session: Option<usize>,
+    /// The same for requests without one.
+    next_exchange: Option<usize>,
     /// Whether the other shards were told that this one has finished.
     is_finished: bool,
 }
@@ -48,6 +51,7 @@ impl Drain {
             due: 0,
             end: connections,
             next_session: None,
+            next_exchange: None,
             is_finished: false,
         };
         drain.advance(now);
@@ -89,6 +93,7 @@ impl Shard {
         if let Some(drain) = &mut self.drain {
             drain.due = drain.end;
             drain.next_session.get_or_insert(0);
+            drain.next_exchange.get_or_insert(0);
         }
     }
 
@@ -97,6 +102,7 @@ impl Shard {
         self.drain.as_ref().is_some_and(|drain| drain.next >= drain.end)
             && !self.has_broadcasts()
             && self.calls.is_empty()
+            && self.exchanges.is_empty()
             && self.with_output.is_empty()
     }
 
@@ -121,7 +127,10 @@ impl Shard {
     pub(super) fn drain_is_due(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| {
             let sessions_left = |next: usize| next < self.sessions.index_end();
-            drain.next < drain.due || drain.next_session.is_some_and(sessions_left)
+            let exchanges_left = |next: usize| next < self.exchanges.index_end();
+            drain.next < drain.due
+                || drain.next_session.is_some_and(sessions_left)
+                || drain.next_exchange.is_some_and(exchanges_left)
         })
     }
 
@@ -139,7 +148,8 @@ impl Shard {
         self.drain.as_ref()?.next_step_ms(now_ms)
     }
 
-    /// Goes on with the drain: looks at no more than `budget` connections and sessions.
+    /// Goes on with the drain: looks at no more than `budget` connections, sessions and requests without
+    /// one.
     pub(super) fn pump_drain(&mut self, budget: &mut usize, now: Now) {
         while *budget > 0
             && let Some(drain) = &mut self.drain
@@ -165,10 +175,25 @@ impl Shard {
                 self.end_session(session, SessionEnd::Stopped, now);
             }
         }
+        let end = self.exchanges.index_end();
+        while *budget > 0
+            && let Some(Drain { next_exchange: Some(next), .. }) = &mut self.drain
+            && *next < end
+        {
+            let index = *next;
+            *next += 1;
+            *budget -= 1;
+            if let Some((exchange, _)) = self.exchanges.at(index) {
+                self.stop_exchange(exchange, now);
+            }
+        }
     }
 
     /// Ends the listener stream on this connection, if there is one. An idle connection stays: its client may be about to ask.
     fn drain_conn(&mut self, conn: ConnSlot, now: Now) {
+        if let State::Exchanging(exchange) = self.conns[conn].state {
+            return self.drain_listen(exchange, now);
+        }
         if let State::Streaming(stream) = self.conns[conn].state
             && self.streams[stream].via.is_get()
             && self.streams[stream].post.is_none()

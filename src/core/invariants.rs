@@ -4,6 +4,7 @@
 
 use super::{
     conn::State,
+    exchange::Phase,
     shard::{Attached, Shard},
     stream::{Attachment, Role},
     table::{SessionSlot, StreamSlot},
@@ -23,6 +24,7 @@ impl Shard {
             self.check_stream(stream);
         }
         self.check_attached();
+        self.check_exchanges();
         self.check_access();
         self.check_conns();
         self.check_posts();
@@ -108,7 +110,39 @@ impl Shard {
         for (_, stream) in self.streams.iter().filter(|(_, stream)| stream.live_conn().is_some()) {
             *counted.of_role(stream.role) += 1;
         }
-        assert_eq!(counted, self.attached, "attached streams are counted by role");
+        for (_, exchange) in self.exchanges.iter() {
+            match exchange.phase {
+                Phase::Undecided(..) => {}
+                Phase::Streaming => counted.exchanges += 1,
+                Phase::Listening(_) => counted.listens += 1,
+            }
+        }
+        assert_eq!(counted, self.attached, "attached streams are counted by kind");
+    }
+
+    fn check_exchanges(&self) {
+        self.listen_subscriptions.check_invariants();
+        let listens = |index| {
+            let entry = self.exchanges.at(index);
+            entry.is_some_and(|(_, exchange)| matches!(exchange.phase, Phase::Listening(_)))
+        };
+        assert!(self.listen_subscriptions.sessions().all(listens), "a subscription ends with its stream");
+        for (exchange, entry) in self.exchanges.iter() {
+            assert!(
+                matches!(self.conns[entry.conn].state, State::Exchanging(slot) if slot == exchange),
+                "an exchange lasts no longer than its connection is about it"
+            );
+            match &entry.phase {
+                Phase::Undecided(..) | Phase::Streaming => {
+                    assert!(entry.timer.is_some(), "a request has a deadline");
+                }
+                Phase::Listening(listen) => {
+                    assert!(entry.timer.is_none(), "a listen stream has none but its connection's");
+                    let waits = self.conns[entry.conn].output_bytes() > 0;
+                    assert!(listen.is_idle() || waits, "messages wait for a connection that is busy");
+                }
+            }
+        }
     }
 
     fn check_conns(&self) {
@@ -116,6 +150,13 @@ impl Shard {
             if let State::Streaming(stream) = entry.state {
                 assert_eq!(self.streams[stream].live_conn(), Some(conn), "what is streamed is attached");
                 if self.config.keep_alive_ms > 0 {
+                    assert!(entry.has_timer(), "no stream is without its keep-alive timer");
+                }
+            }
+            if let State::Exchanging(exchange) = entry.state {
+                assert_eq!(self.exchanges[exchange].conn, conn, "what a connection is about knows it");
+                let is_stream = self.exchanges[exchange].is_stream();
+                if is_stream && self.config.keep_alive_ms > 0 {
                     assert!(entry.has_timer(), "no stream is without its keep-alive timer");
                 }
             }
@@ -146,13 +187,14 @@ impl Shard {
         let sessions = self.sessions.iter().filter(|(_, entry)| entry.timer.is_some()).count();
         let streams = self.streams.iter().filter(|(_, entry)| entry.timer.is_some()).count();
         let posts = self.posts.iter().filter(|(_, entry)| entry.timer.is_some()).count();
+        let exchanges = self.exchanges.iter().filter(|(_, entry)| entry.timer.is_some()).count();
         let has_timer = |timer: Option<super::wheel::TimerId>| timer.is_some();
         let asks = self.sessions.iter().filter_map(|(_, entry)| entry.asks.as_ref());
         let asks = asks.filter(|asks| has_timer(asks.timer)).count();
         let lost = self.sessions.iter().filter_map(|(_, entry)| entry.recovery.as_ref());
         let lost = lost.filter(|recovery| has_timer(recovery.timer)).count();
         assert_eq!(
-            conns + sessions + streams + posts + asks + lost,
+            conns + sessions + streams + posts + exchanges + asks + lost,
             self.wheel.len(),
             "every timer has an owner that knows it"
         );

@@ -466,7 +466,8 @@ impl<'a> InitializeParams<'a> {
 }
 
 impl<'a> ClientCapabilities<'a> {
-    fn parse(raw: &'a RawValue) -> Result<Self, String> {
+    /// Reads a declaration.
+    pub(super) fn parse(raw: &'a RawValue) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Wire<'a> {
             #[serde(borrow)]
@@ -549,7 +550,7 @@ fn is_array(value: &RawValue) -> bool {
 }
 
 /// Reads a struct from an object and from nothing else; serde alone would take an array for it, too.
-fn parse_object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, String> {
+pub(super) fn parse_object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, String> {
     if !is_object(value) {
         return Err("must be an object".to_owned());
     }

@@ -1,7 +1,8 @@
 //! Publications: notifications from outside the protocol, for a named audience, with a count of how they went.
 //!
-//! Owns nothing. A publication to all is a broadcast that somebody waits for: it takes the same walk over the sessions,
-//! some per turn, and reports when the walk is done. One for a principal is the same walk, past the sessions of others. One for a single session is given to it at once and overtakes walks
+//! Owns nothing. A publication to all is a broadcast that somebody waits for: it takes the same walk over sessions and
+//! listen streams, some per turn, and reports when the walk is done. One for a principal is the same walk, past those of
+//! others. One for a single session is given to it at once and overtakes walks
 //! under way.
 //!
 //! Invariants: each publication is reported once; each session it was for is counted once, by what was true of its message
@@ -13,22 +14,32 @@ use super::{
     table::PrincipalSlot,
 };
 
-/// What became of a notification in one session.
+/// What became of a notification in one session, or on one listen stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The primary took it.
+    /// The primary, or the listen stream, took it.
     Written,
-    /// It is in the queue, or one is that says the same.
+    /// It waits, or one does that says the same.
     Pending,
     /// The session asked not to see it.
     Filtered,
-    /// The queue had no room for it.
+    /// There was no room for it.
     Refused,
 }
 
+/// Who a message came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Session,
+    Listen,
+}
+
 impl Reach {
-    fn count(&mut self, fate: Fate) {
-        self.sessions += 1;
+    fn count(&mut self, of: Of, fate: Fate) {
+        match of {
+            Of::Session => self.sessions += 1,
+            Of::Listen => self.listens += 1,
+        }
         match fate {
             Fate::Written => self.written += 1,
             Fate::Pending => self.pending += 1,
@@ -51,7 +62,7 @@ impl Shard {
                 let mut reach = Reach::default();
                 if let Some(session) = self.find_session(&session) {
                     let message = message_of(&announcement.kind, announcement.payload);
-                    reach.count(self.notify_session(session, &announcement.kind, message, now));
+                    reach.count(Of::Session, self.notify_session(session, &announcement.kind, message, now));
                 }
                 self.effects.push_back(Effect::Published(id, reach));
             }
@@ -72,14 +83,14 @@ impl Shard {
         }
     }
 
-    /// The broadcast under way came by one more session.
-    pub(super) fn count_broadcast(&mut self, fate: Fate) {
+    /// The broadcast under way came by one more session or listen stream.
+    pub(super) fn count_broadcast(&mut self, of: Of, fate: Fate) {
         if let Some(broadcast) = self.broadcasts.front_mut() {
-            broadcast.reach.count(fate);
+            broadcast.reach.count(of, fate);
         }
     }
 
-    /// The broadcast under way has come by all sessions.
+    /// The broadcast under way has come by everybody.
     pub(super) fn finish_broadcast(&mut self) {
         if let Some(broadcast) = self.broadcasts.pop_front()
             && let Some(id) = broadcast.publication

@@ -51,6 +51,10 @@ impl Refusal {
         Refusal::unavailable("the server holds as many sessions as it may; try again later", RETRY_AFTER_S)
     }
 
+    pub(super) fn too_many_exchanges() -> Self {
+        Refusal::unavailable("the server works on as many requests as it can; try again later", RETRY_AFTER_S)
+    }
+
     pub(super) fn draining() -> Self {
         Refusal::unavailable("the server is stopping; try again soon", RETRY_AFTER_S)
     }

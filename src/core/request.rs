@@ -1,16 +1,19 @@
 //! From a request's head to what it wants.
 //!
 //! Owns the order of the checks and what has to be remembered of a head while its body arrives and its reply
-//! is undecided. The order: syntax, host and origin, OPTIONS, path, token, method, session (which may move the connection),
-//! revision, what the method accepts, body. A session that is no more is answered with its 404 before any other
+//! is undecided. The order: syntax, host and origin, OPTIONS, path, token, method, era as far as the head knows it, session
+//! (which may move the connection), revision, what the method accepts, body. A session that is no more is answered with its 404 before any other
 //! fault of the request, except that `initialize` may carry a dead id.
 
 use super::{
     conn::{State, Step},
+    era::Named,
     http::{self, Content, DateText, Status},
     http::{
         Cors, Decoder, Expect, Forms, Framing, Head, HeadLimits, Method, Parsed, Persistence, Progress,
-        Refusal, ReplyHead, Version, head, refusal::ALLOW_ENDPOINT, reply::CONTINUE_100,
+        Refusal, ReplyHead, Version, head,
+        refusal::{ALLOW_ENDPOINT, ALLOW_POST},
+        reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
     memory::Charge,
@@ -107,6 +110,7 @@ pub(super) struct Request {
     pub(super) session: SessionField,
     pub(super) cursor: CursorField,
     pub(super) forms: Forms,
+    pub(super) named: Named,
     decoder: Decoder,
     body: BytesMut,
     /// What is set aside for the body, if it has one.
@@ -130,6 +134,15 @@ impl Request {
     pub(super) fn wanted_bytes(&self, buffered: usize) -> usize {
         self.decoder.wanted_bytes(buffered)
     }
+}
+
+/// A request without a session that was read on one shard and is answered by another.
+#[derive(Debug)]
+pub struct ReadRequest {
+    pub(super) reply: ReplyFacts,
+    pub(super) forms: Forms,
+    pub(super) named: Named,
+    pub(super) body: Bytes,
 }
 
 /// What a good head asks for.
@@ -161,6 +174,7 @@ impl Shard {
             }
         };
         self.head_arrived(conn, now);
+        self.note_request(conn, head.method, head.target, now);
         let cors = match self.config.policy.check(&head) {
             Ok(cors) => cors,
             Err(refusal) => {
@@ -190,7 +204,7 @@ impl Shard {
         match self.judge(conn, &head, cors, now) {
             Ok(Verdict::Move(shard)) => {
                 self.keep_input(conn, input);
-                self.move_conn(conn, shard);
+                self.move_conn(conn, shard, None);
                 Step::Wait
             }
             Ok(Verdict::Post(mut request, expect)) => {
@@ -234,6 +248,10 @@ impl Shard {
                 return Err(Refusal::method_not_allowed(ALLOW_ENDPOINT));
             }
         }
+        let named = Named::of(head);
+        if let Named::Stateless(_) = named {
+            return self.judge_stateless(head, cors, named);
+        }
         let session = SessionField::parse(head.session_id);
         if let SessionField::Id(id) = session
             && id.shard != self.id
@@ -243,16 +261,20 @@ impl Shard {
         }
         let session = self.own_session(conn, session);
         if head.method == Method::Post {
-            return self.judge_post(head, cors, session).map_err(|refusal| self.mask(session, refusal));
+            let post = self.judge_post(head, cors, session, named);
+            return post.map_err(|refusal| self.mask(session, refusal));
         }
         let live = self.require_session(session)?;
-        check_revision(head)?;
+        if let Named::Unknown(_) = named {
+            return Err(Refusal::unsupported_revision());
+        }
         head.admit_expectation()?;
         let request = Request {
             reply: ReplyFacts::of(head, cors),
             session,
             cursor: CursorField::parse(head.last_event_id),
             forms: Forms::SseOnly,
+            named: Named::Absent,
             decoder: Decoder::new(Framing::None, 0)?,
             body: BytesMut::new(),
             charge: None,
@@ -264,13 +286,22 @@ impl Shard {
         Ok(Verdict::Listen(live, request))
     }
 
+    /// What the head of a request says that has no session, whatever else it names. There are only POSTs.
+    fn judge_stateless(&mut self, head: &Head<'_>, cors: Cors<'_>, named: Named) -> Result<Verdict, Refusal> {
+        match head.method {
+            Method::Post => self.judge_post(head, cors, SessionField::Absent, named),
+            _ => Err(Refusal::method_not_allowed(ALLOW_POST)),
+        }
+    }
+
+    /// Whether a version that is not known is one that is not served depends on the body, which may claim it.
     fn judge_post(
         &mut self,
         head: &Head<'_>,
         cors: Cors<'_>,
         session: SessionField,
+        named: Named,
     ) -> Result<Verdict, Refusal> {
-        check_revision(head)?;
         let forms = head.admit_post()?;
         let decoder = Decoder::new(head.framing, self.config.body_bytes_max as u64)?;
         let request = Request {
@@ -278,6 +309,7 @@ impl Shard {
             session,
             cursor: CursorField::Absent,
             forms,
+            named,
             decoder,
             body: BytesMut::new(),
             charge: Some(self.charge_body(head.framing)?),
@@ -309,20 +341,16 @@ impl Shard {
         }
     }
 
-    /// Leaves the connection, and all it sent, to the shard of its session.
-    fn move_conn(&mut self, conn: ConnSlot, shard: ShardId) {
+    /// Leaves the connection, and all it sent, to the shard that is to answer: with the request, if it was read already.
+    pub(super) fn move_conn(&mut self, conn: ConnSlot, shard: ShardId, request: Option<Box<ReadRequest>>) {
         let key = self.conn_key(conn);
-        self.conn_mut(conn).state = State::Moving;
+        self.conn_mut(conn).state = State::Moving(request);
         // It is counted where it is answered.
         self.counters.requests -= 1;
+        self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
-        self.effects.push_back(Effect::Move(MovedConn {
-            conn: key,
-            shard,
-            source: Source::default(),
-            bytes: BytesMut::new(),
-            refusal,
-        }));
+        let (bytes, source, request) = (BytesMut::new(), Source::default(), None);
+        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, source, bytes, request, refusal }));
     }
 
     // --- Sessions of requests --------------------------------------------------------------------
@@ -397,15 +425,4 @@ struct Rest {
     framing: Framing,
     consumed: usize,
     input: Box<BytesMut>,
-}
-
-/// 400 for a revision that is not served. Absent is fine: the session knows its own.
-fn check_revision(head: &Head<'_>) -> Result<(), Refusal> {
-    match head.protocol_version {
-        None => Ok(()),
-        Some(text) => {
-            let served = std::str::from_utf8(text).ok().and_then(Revision::with_sessions_from_date);
-            served.map(|_| ()).ok_or_else(Refusal::unsupported_revision)
-        }
-    }
 }

@@ -3,7 +3,7 @@
 //! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
 //! produces it.
 
-use super::{ids::SessionId, jsonrpc::RpcError, quotas::Source};
+use super::{ids::SessionId, jsonrpc::RpcError, quotas::Source, request::ReadRequest};
 use bytes::{Bytes, BytesMut};
 use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
 
@@ -84,7 +84,7 @@ pub enum Ending {
     Cut,
 }
 
-/// A connection on its way to the shard that owns the session of its next request.
+/// A connection on its way to the shard that owns the session of its next request, or what that request goes on with.
 #[derive(Debug)]
 pub struct MovedConn {
     /// The connection's former key on this shard; the shell takes its descriptor from there.
@@ -95,6 +95,8 @@ pub struct MovedConn {
     pub source: Source,
     /// Everything read and not consumed: it starts at a request line.
     pub bytes: BytesMut,
+    /// The request to be answered before those bytes, if it had to be read to know where it belongs.
+    pub request: Option<Box<ReadRequest>>,
     /// The static reply for a full mailbox, to be written before closing.
     pub refusal: &'static [u8],
 }
@@ -379,6 +381,26 @@ pub enum Tell {
     CloseListeners(SessionKey, u64),
 }
 
+impl Tell {
+    /// The call it is about, if it is about one.
+    pub fn call(&self) -> Option<CallKey> {
+        match self {
+            Tell::Respond(call, _)
+            | Tell::Refuse(call)
+            | Tell::Notify(call, _)
+            | Tell::Subscribe(call, _)
+            | Tell::Unsubscribe(call, _)
+            | Tell::Listen(call, _)
+            | Tell::CloseStream(call, _) => Some(*call),
+            Tell::EndSession(_)
+            | Tell::Announce(..)
+            | Tell::Broadcast(_)
+            | Tell::Request(_)
+            | Tell::CloseListeners(..) => None,
+        }
+    }
+}
+
 /// What a listen stream carries: what its client asked for, as far as the backend has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listening {
@@ -540,11 +562,13 @@ pub enum Audience {
     Principal(Principal),
 }
 
-/// What became of a publication: how many sessions it was for, and how it went for each of them.
+/// What became of a publication: how many sessions and listen streams it was for, and how it went for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Sessions it was for; the sum of the others.
+    /// Sessions it was for; with `listens` the sum of the others.
     pub sessions: u64,
+    /// Listen streams that asked for it.
+    pub listens: u64,
     /// It was given to a stream that is attached.
     pub written: u64,
     /// It waits in the session for a stream, or for room in one.
@@ -561,6 +585,7 @@ impl Reach {
     pub fn plus(self, other: Reach) -> Reach {
         Reach {
             sessions: self.sessions + other.sessions,
+            listens: self.listens + other.listens,
             written: self.written + other.written,
             pending: self.pending + other.pending,
             filtered: self.filtered + other.filtered,

@@ -251,7 +251,7 @@ impl Shard {
         }
         self.abandon_asks(session);
         self.abandon_replies(session);
-        self.subscriptions.end_session(session);
+        self.subscriptions.end(session);
         let entry = self.sessions.remove(session);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);

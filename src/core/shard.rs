@@ -15,18 +15,24 @@ use super::{
     conn::Conn,
     counters::Counters,
     drain::Drain,
+    exchange::Exchange,
     http::DateText,
     ids::Generations,
+    journal::Journal,
+    listen,
     memory::Meter,
     output::Output,
+    publish::Of,
     queue::{Class, Message},
     quotas::Source,
+    request::ReadRequest,
     seam::*,
     session::{Session, SessionEnd},
     sse,
     stream::{Role, Stream},
     subscriptions::Subscriptions,
-    table::{CallSlot, ConnSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
+    table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
+    tag::Tagged,
     wheel::{TimerId, Wheel},
 };
 use crate::limits;
@@ -55,6 +61,8 @@ pub struct Shard {
     pub(super) attached: Attached,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
+    pub(super) exchanges: Table<ExchangeSlot, Exchange>,
+    pub(super) journal: Journal,
     pub(super) counters: Counters,
     pub(super) date: DateText,
     date_unix_s: u64,
@@ -68,7 +76,8 @@ pub struct Shard {
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
     pub(super) broadcasts: VecDeque<Broadcast>,
-    pub(super) subscriptions: Subscriptions,
+    pub(super) subscriptions: Subscriptions<SessionSlot>,
+    pub(super) listen_subscriptions: Subscriptions<ExchangeSlot>,
     pub(super) drain: Option<Drain>,
     /// When timers were last expired.
     ticked_ms: u64,
@@ -81,21 +90,25 @@ pub(super) enum Deadline {
     Session(SessionSlot),
     Stream(StreamSlot),
     Post(PostSlot),
+    Exchange(ExchangeSlot),
     /// What the session waits for from its client.
     Asks(SessionSlot),
     /// Lost replies kept for the session.
     Recovery(SessionSlot),
 }
 
-/// A message on its way to every session, some sessions per turn.
+/// A message on its way to every session and every listen stream, some of them per turn.
 #[derive(Debug)]
 pub(super) struct Broadcast {
     kind: NotificationKind,
     message: Message,
-    /// The next session slot to look at, and where to stop.
+    /// The same for listen streams, if it is for any.
+    tagged: Option<Rc<Tagged>>,
+    walk: Walk,
+    /// The next slot to look at, and where to stop.
     next: usize,
     end: usize,
-    /// Sessions begun later do not get it.
+    /// Sessions and listen streams begun later do not get it.
     before: Generation,
     /// Only this principal's sessions get it.
     owner: Option<PrincipalSlot>,
@@ -104,10 +117,17 @@ pub(super) struct Broadcast {
     pub(super) reach: Reach,
 }
 
+/// Over what a broadcast goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Sessions,
+    Listens,
+}
+
 impl Broadcast {
     /// Whether it will tell every session what that signal says.
     fn says(&self, message: &Message) -> bool {
-        let is_untold = self.next == 0 && self.publication.is_none();
+        let is_untold = self.walk == Walk::Sessions && self.next == 0 && self.publication.is_none();
         is_untold && matches!(message.class, Class::Signal(_)) && self.message.class == message.class
     }
 }
@@ -132,10 +152,19 @@ pub struct Population {
     pub streams: usize,
     /// The attached ones among them.
     pub attached: Attached,
-    /// Calls in flight.
+    /// Calls of sessions in flight.
     pub calls: usize,
+    /// Requests without a session in flight, and listen streams.
+    pub exchanges: usize,
     /// Armed timers.
     pub timers: usize,
+}
+
+impl Population {
+    /// Requests that wait for their response.
+    pub fn calls_in_flight(&self) -> usize {
+        self.calls + self.exchanges - self.attached.listens
+    }
 }
 
 /// Attached streams, by what they are for.
@@ -147,6 +176,10 @@ pub struct Attached {
     pub fallen_through: usize,
     /// Of POSTs, wherever they are continued.
     pub requests: usize,
+    /// Of requests without a session, until their response.
+    pub exchanges: usize,
+    /// Of `subscriptions/listen`.
+    pub listens: usize,
 }
 
 impl Attached {
@@ -168,6 +201,8 @@ pub struct EntryBytes {
     pub session: usize,
     /// A stream.
     pub stream: usize,
+    /// A request without a session, or a listen stream.
+    pub exchange: usize,
     /// A timer: sessions and connections have one each.
     pub timer: usize,
 }
@@ -207,6 +242,8 @@ impl Shard {
             attached: Attached::default(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
+            exchanges: Table::with_capacity(conns),
+            journal: Journal::default(),
             counters: Counters::default(),
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
@@ -217,6 +254,7 @@ impl Shard {
             with_comment: VecDeque::new(),
             broadcasts: VecDeque::new(),
             subscriptions: Subscriptions::default(),
+            listen_subscriptions: Subscriptions::default(),
             drain: None,
             ticked_ms: now.ms,
             config,
@@ -236,11 +274,16 @@ impl Shard {
         self.admit(address, now)
     }
 
-    /// A connection arrived from another shard with `bytes` already read, starting at a request line, and its
-    /// [`MovedConn::source`].
-    pub fn adopt(&mut self, bytes: BytesMut, source: Source, now: Now) -> ConnKey {
+    /// A connection arrived from another shard: [`MovedConn::bytes`], [`MovedConn::request`] and [`MovedConn::source`].
+    pub fn adopt(
+        &mut self,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        source: Source,
+        now: Now,
+    ) -> ConnKey {
         self.keep_date(now);
-        self.adopt_conn(bytes, source, now)
+        self.adopt_conn(bytes, request, source, now)
     }
 
     /// The buffer to receive into: what is kept of an unfinished message, with room for more. `None`: any
@@ -307,6 +350,9 @@ impl Shard {
 
     /// The backend says something.
     pub fn tell(&mut self, tell: Tell, now: Now) {
+        if let Some(exchange) = tell.call().and_then(|call| self.find_exchange(call)) {
+            return self.tell_exchange(exchange, tell, now);
+        }
         let heard = match tell {
             Tell::Respond(call, answer) => self.find_call(call).map(|call| {
                 let answer = self.bounded(answer);
@@ -345,7 +391,7 @@ impl Shard {
                 self.subscriptions.remove(self.session_of_call(call), &uri);
                 self.finish_call(call, Outcome::Answered(Ok(Bytes::from_static(b"{}"))), now);
             }),
-            // No call of a session is one.
+            // No call of a session may be answered like that.
             Tell::Listen(..) => None,
             Tell::Request(request) => match self.find_session_key(request.session) {
                 Some(session) => {
@@ -369,7 +415,7 @@ impl Shard {
         }
     }
 
-    /// A message for every session of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
+    /// A message for every session and listen stream of this shard that is to have it; [`pump`](Self::pump) hands it out. A signal that no session has been
     /// given yet is merged with one that says the same. Beyond
     /// [`BROADCASTS_WAITING_MAX`](limits::BROADCASTS_WAITING_MAX) it is dropped and counted.
     pub fn broadcast(&mut self, announcement: Announcement) {
@@ -388,6 +434,7 @@ impl Shard {
         owner: Option<PrincipalSlot>,
         publication: Option<PublicationId>,
     ) {
+        let tagged = self.tagged(&announcement);
         let message = message_of(&announcement.kind, announcement.payload);
         let (end, before) = (self.sessions.index_end(), self.generations.issue());
         // Whoever publishes wants a count of their own.
@@ -395,15 +442,47 @@ impl Shard {
         if mergeable && let Some(waiting) = self.broadcasts.iter_mut().find(|waiting| waiting.says(&message))
         {
             (waiting.end, waiting.before) = (end, before);
+            waiting.tagged = waiting.tagged.take().or(tagged);
             self.counters.messages_merged += 1;
         } else if self.broadcasts.len() >= limits::BROADCASTS_WAITING_MAX {
             self.counters.broadcasts_dropped += 1;
             self.refuse_publication(owner, publication);
         } else {
             let (kind, reach) = (announcement.kind, Reach::default());
-            let broadcast = Broadcast { kind, message, next: 0, end, before, owner, publication, reach };
-            self.broadcasts.push_back(broadcast);
+            let walk = Walk::Sessions;
+            self.broadcasts.push_back(Broadcast {
+                kind,
+                message,
+                tagged,
+                walk,
+                next: 0,
+                end,
+                before,
+                owner,
+                publication,
+                reach,
+            });
         }
+    }
+
+    /// The message as listen streams get it, if there are any that could.
+    fn tagged(&mut self, announcement: &Announcement) -> Option<Rc<Tagged>> {
+        if self.attached.listens == 0 || !listen::is_listened_to(&announcement.kind) {
+            return None;
+        }
+        let tagged = Tagged::notification(&announcement.payload);
+        if tagged.is_none() {
+            self.counters.messages_dropped += 1;
+        }
+        tagged.map(Rc::new)
+    }
+
+    /// Goes on with other settings. What is looked at each time it matters follows at once; deadlines that are set stay as
+    /// they are. The number of shards, the endpoint and keep-alives have to be the same.
+    pub fn reconfigure(&mut self, config: Arc<CoreConfig>) {
+        assert_eq!(config.shards, self.config.shards, "session ids name the shards that were there");
+        assert_eq!(config.keep_alive_ms, self.config.keep_alive_ms, "streams without timers would get none");
+        self.config = config;
     }
 
     /// Expires due timers, looking at no more than `budget`. Call it every turn; as long as
@@ -419,6 +498,7 @@ impl Shard {
                 Deadline::Session(session) => self.session_expired(session, now),
                 Deadline::Stream(stream) => self.stream_expired(stream, now),
                 Deadline::Post(post) => self.post_expired(post, now),
+                Deadline::Exchange(exchange) => self.exchange_expired(exchange, now),
                 Deadline::Asks(session) => self.asks_expired(session, now),
                 Deadline::Recovery(session) => self.recovery_expired(session, now),
             }
@@ -448,7 +528,8 @@ impl Shard {
         !self.broadcasts.is_empty() || self.is_sweeping() || self.drain_is_due()
     }
 
-    /// Goes on with broadcasts, with a drain, and with what new rules of admission end: looks at no more than `budget` sessions or connections.
+    /// Goes on with broadcasts, with a drain, and with what new rules of admission end: looks at no more than
+    /// `budget` sessions, listen streams or connections.
     pub fn pump(&mut self, budget: usize, now: Now) {
         let mut budget = budget;
         self.pump_drain(&mut budget, now);
@@ -521,6 +602,7 @@ impl Shard {
             streams: self.streams.len(),
             attached: self.attached,
             calls: self.calls.len(),
+            exchanges: self.exchanges.len(),
             timers: self.wheel.len(),
         }
     }
@@ -531,6 +613,7 @@ impl Shard {
             conn: Table::<ConnSlot, Conn>::ENTRY_BYTES,
             session: Table::<SessionSlot, Session>::ENTRY_BYTES,
             stream: Table::<StreamSlot, Stream>::ENTRY_BYTES,
+            exchange: Table::<ExchangeSlot, Exchange>::ENTRY_BYTES,
             timer: Wheel::<Deadline>::ENTRY_BYTES,
         }
     }
@@ -578,7 +661,7 @@ impl Shard {
         }
     }
 
-    fn is_bounded(&mut self, bytes: usize) -> bool {
+    pub(super) fn is_bounded(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.config.message_bytes_max;
         if !fits {
             self.counters.messages_oversized += 1;
@@ -587,7 +670,7 @@ impl Shard {
     }
 
     /// The answer, unless it is larger than a message may be.
-    fn bounded(
+    pub(super) fn bounded(
         &mut self,
         answer: Result<Bytes, super::jsonrpc::RpcError>,
     ) -> Result<Bytes, super::jsonrpc::RpcError> {
@@ -607,21 +690,60 @@ impl Shard {
 
     fn pump_broadcast(&mut self, budget: &mut usize, now: Now) {
         let Some(broadcast) = self.broadcasts.front_mut() else { return };
-        let next = match &broadcast.kind {
-            NotificationKind::ResourceUpdated(uri) => self.subscriptions.next(uri, broadcast.next),
+        let next = match (&broadcast.kind, broadcast.walk) {
+            (NotificationKind::ResourceUpdated(uri), Walk::Sessions) => {
+                self.subscriptions.next(uri, broadcast.next)
+            }
+            (NotificationKind::ResourceUpdated(uri), Walk::Listens) => {
+                self.listen_subscriptions.next(uri, broadcast.next)
+            }
             _ => Some(broadcast.next),
         };
         let Some(index) = next.filter(|index| *index < broadcast.end) else {
-            return self.finish_broadcast();
+            return self.end_walk();
         };
         broadcast.next = index + 1;
         *budget -= 1;
-        let (before, owner) = (broadcast.before, broadcast.owner);
+        match broadcast.walk {
+            Walk::Sessions => self.broadcast_to_session(index, now),
+            Walk::Listens => self.broadcast_to_listen(index, now),
+        }
+    }
+
+    /// The broadcast under way has come by all sessions, or by all listen streams as well.
+    fn end_walk(&mut self) {
+        let end = self.exchanges.index_end();
+        match self.broadcasts.front_mut() {
+            Some(broadcast) if broadcast.walk == Walk::Sessions && broadcast.tagged.is_some() => {
+                (broadcast.walk, broadcast.next, broadcast.end) = (Walk::Listens, 0, end);
+            }
+            Some(_) | None => self.finish_broadcast(),
+        }
+    }
+
+    fn broadcast_to_session(&mut self, index: usize, now: Now) {
+        let Some(broadcast) = self.broadcasts.front() else { return };
         let Some((slot, session)) = self.sessions.at(index) else { return };
-        if session.is_older_than(before) && (owner.is_none() || session.owner == owner) {
+        let owner = broadcast.owner;
+        if session.is_older_than(broadcast.before) && (owner.is_none() || session.owner == owner) {
             let (kind, message) = (broadcast.kind.clone(), broadcast.message.clone());
             let fate = self.notify_session(slot, &kind, message, now);
-            self.count_broadcast(fate);
+            self.count_broadcast(Of::Session, fate);
+        }
+    }
+
+    fn broadcast_to_listen(&mut self, index: usize, now: Now) {
+        let Some(Broadcast { kind, tagged: Some(tagged), before, owner, .. }) = self.broadcasts.front()
+        else {
+            return;
+        };
+        let Some((slot, exchange)) = self.exchanges.at(index) else { return };
+        let is_for = owner.is_none() || self.principal_of_conn(exchange.conn) == *owner;
+        if exchange.is_older_than(*before) && is_for {
+            let (kind, message) = (kind.clone(), Rc::clone(tagged));
+            if let Some(fate) = self.give_listen(slot, &kind, &message, now) {
+                self.count_broadcast(Of::Listen, fate);
+            }
         }
     }
 }

@@ -23,13 +23,16 @@ pub enum Transfer {
 
 // --- Events -------------------------------------------------------------------------------------
 
+/// What stands before the message in a [`payload`].
+pub(super) const BEFORE: &[u8] = b"event: message\ndata: ";
+/// What stands after it.
+pub(super) const AFTER: &[u8] = b"\n\n";
+
 /// The shared part of an event that carries a JSON-RPC message: `event: message\ndata: …\n\n`.
 ///
 /// CR and LF would end the `data` line. Inside JSON they are legal as white space only, so they become
 /// spaces; the event is always one line of data.
 pub fn payload(json: &[u8]) -> Bytes {
-    const BEFORE: &[u8] = b"event: message\ndata: ";
-    const AFTER: &[u8] = b"\n\n";
     let mut event = Vec::with_capacity(BEFORE.len() + json.len() + AFTER.len());
     event.extend_from_slice(BEFORE);
     event.extend_from_slice(json);

@@ -1,34 +1,42 @@
-//! Which sessions want to hear of updates of which resources.
+//! Who wants to hear of updates of which resources: sessions, or listen streams.
 //!
-//! Owns the pairs of URI and session, findable from both ends, and nothing of what an update is. It must never outlive a
-//! session: whoever ends one calls [`Subscriptions::end_session`]. Sessions of a URI come in the order of their slots, so
+//! Written of sessions, and the same for listen streams. Owns the pairs of URI and session, findable from both ends, and nothing of what an update is. It must never outlive a
+//! session: whoever ends one calls [`Subscriptions::end`]. Sessions of a URI come in the order of their slots, so
 //! that a broadcast can stop and go on, and a seeded run is the same every time.
 //!
 //! Nothing at all while nobody subscribes; about 80 bytes for a subscription, and its URI once for all sessions of the
 //! shard. Every operation is logarithmic in the sessions of a URI and linear in the (bounded) URIs of a session.
 
-use super::table::{SessionSlot, Slot as _};
+use super::table::Slot;
 use crate::limits::SUBSCRIPTIONS_PER_SESSION_MAX;
 use std::{
     collections::{BTreeSet, HashMap},
+    marker::PhantomData,
     sync::Arc,
 };
 
-/// The subscriptions of a shard's sessions.
-#[derive(Debug, Default)]
-pub(super) struct Subscriptions {
+/// The subscriptions of a shard's sessions, or of its listen streams.
+#[derive(Debug)]
+pub(super) struct Subscriptions<S> {
     /// Slot numbers of the sessions, by URI. Never iterated over its URIs: their order is random.
     by_uri: HashMap<Arc<str>, BTreeSet<u32>>,
     by_session: HashMap<u32, Vec<Arc<str>>>,
+    slot: PhantomData<S>,
+}
+
+impl<S> Default for Subscriptions<S> {
+    fn default() -> Self {
+        Subscriptions { by_uri: HashMap::new(), by_session: HashMap::new(), slot: PhantomData }
+    }
 }
 
 /// The session has as many subscriptions as it may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-impl Subscriptions {
+impl<S: Slot> Subscriptions<S> {
     /// Adds a subscription; one that is there already stays.
-    pub(super) fn add(&mut self, session: SessionSlot, uri: Arc<str>) -> Result<(), Full> {
+    pub(super) fn add(&mut self, session: S, uri: Arc<str>) -> Result<(), Full> {
         let number = session.number();
         let of_session = self.by_session.get(&number).map_or(&[][..], Vec::as_slice);
         if of_session.contains(&uri) {
@@ -44,7 +52,7 @@ impl Subscriptions {
     }
 
     /// Takes a subscription away, if it is there.
-    pub(super) fn remove(&mut self, session: SessionSlot, uri: &str) {
+    pub(super) fn remove(&mut self, session: S, uri: &str) {
         let number = session.number();
         self.remove_from_uri(number, uri);
         if let Some(of_session) = self.by_session.get_mut(&number) {
@@ -56,7 +64,7 @@ impl Subscriptions {
     }
 
     /// Takes all subscriptions of a session away.
-    pub(super) fn end_session(&mut self, session: SessionSlot) {
+    pub(super) fn end(&mut self, session: S) {
         for uri in self.by_session.remove(&session.number()).into_iter().flatten() {
             self.remove_from_uri(session.number(), &uri);
         }
@@ -100,13 +108,14 @@ impl Subscriptions {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::core::table::SessionSlot;
     use proptest::prelude::*;
 
     fn slot(number: usize) -> SessionSlot {
         SessionSlot::new(number)
     }
 
-    fn subscribed(subscriptions: &Subscriptions, uri: &str) -> Vec<usize> {
+    fn subscribed(subscriptions: &Subscriptions<SessionSlot>, uri: &str) -> Vec<usize> {
         std::iter::successors(subscriptions.next(uri, 0), |last| subscriptions.next(uri, last + 1)).collect()
     }
 
@@ -156,7 +165,7 @@ mod tests {
                         pairs.remove(&(session, uri));
                     }
                     Step::End(session) => {
-                        subscriptions.end_session(slot(session));
+                        subscriptions.end(slot(session));
                         pairs.retain(|(other, _)| *other != session);
                     }
                 }

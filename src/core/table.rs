@@ -43,7 +43,7 @@ macro_rules! slots {
     )*};
 }
 
-slots! { ConnSlot SessionSlot StreamSlot PostSlot CallSlot CredentialSlot PrincipalSlot }
+slots! { ConnSlot SessionSlot StreamSlot PostSlot CallSlot ExchangeSlot CredentialSlot PrincipalSlot }
 
 /// An entry that knows which owner of its slot it is.
 pub(super) trait Generational {

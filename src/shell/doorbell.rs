@@ -9,7 +9,7 @@
 //!
 //! O(1).
 
-use crate::core::auth::Authenticator;
+use crate::core::{auth::Authenticator, config::CoreConfig};
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -40,6 +40,10 @@ pub(crate) struct Doorbell {
     called: AtomicU64,
     /// The last call that the shard answered.
     answered: AtomicU64,
+    /// Whether there are settings in `settings`.
+    has_settings: AtomicBool,
+    /// The latest settings, until the shard takes them. Locked when there are some, never otherwise.
+    settings: Mutex<Option<Arc<CoreConfig>>>,
     has_rules: AtomicBool,
     rules: Mutex<Option<Arc<Authenticator>>>,
 }
@@ -58,6 +62,8 @@ impl Doorbell {
             phase: AtomicU8::new(Phase::Run as u8),
             called: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            has_settings: AtomicBool::new(false),
+            settings: Mutex::new(None),
             has_rules: AtomicBool::new(false),
             rules: Mutex::default(),
         })
@@ -95,6 +101,21 @@ impl Doorbell {
             1 => Phase::Drain,
             _ => Phase::Stop,
         }
+    }
+
+    /// Leaves new settings for the shard, in the place of those it has not taken, and wakes it.
+    pub(crate) fn leave_settings(&self, settings: Arc<CoreConfig>) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+        self.has_settings.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Settings that were left since the last call.
+    pub(crate) fn take_settings(&self) -> Option<Arc<CoreConfig>> {
+        if !self.has_settings.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     // --- Rules ------------------------------------------------------------------------------------

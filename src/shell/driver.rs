@@ -23,6 +23,7 @@ use super::{
     entropy::SystemEntropy,
     listen::{Bound, Listener, Newcomer},
     mailbox::{Left, Letter, Mail, Mailbox},
+    notices::{self, Refused},
     refuse::Refusals,
     ring::{self, Message, Op, Progress, Source, Word},
 };
@@ -198,6 +199,7 @@ pub(super) struct Driver<B> {
     mail: Vec<Mail>,
     tells: Vec<Tell>,
     pub(super) counters: Counters,
+    refused: Refused,
 }
 
 impl<B: Backend> Driver<B> {
@@ -238,6 +240,7 @@ impl<B: Backend> Driver<B> {
             mail: Vec::new(),
             tells: Vec::new(),
             counters: Counters::default(),
+            refused: Refused::default(),
         })
     }
 
@@ -261,6 +264,7 @@ impl<B: Backend> Driver<B> {
         self.write_output();
         self.park_reads();
         self.mailbox.ring_doorbells();
+        self.write_notices();
         self.count_turn();
         if let Some(end) = self.advance_stage() {
             tracing::debug!(shard = self.core.id().0, counters = ?self.counters, "shard ended");
@@ -277,6 +281,9 @@ impl<B: Backend> Driver<B> {
         while let Poll::Ready(Ok(mut guard)) = self.bell.poll_read_ready(cx) {
             guard.get_inner().clear();
             guard.get_inner().answer();
+            if let Some(settings) = guard.get_inner().take_settings() {
+                self.core.reconfigure(settings);
+            }
             guard.clear_ready();
             self.has_mail = Left::Something;
             if let Some(rules) = guard.get_inner().take_rules() {
@@ -590,6 +597,15 @@ impl<B: Backend> Driver<B> {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Tells the log what is to be told of this turn.
+    fn write_notices(&mut self) {
+        let shard = self.core.id();
+        while let Some(noted) = self.core.next_noted() {
+            notices::request(shard, &noted);
+        }
+        self.refused.tell(shard, self.core.counters(), &self.counters, self.now.ms);
     }
 
     fn count_turn(&mut self) {

@@ -107,7 +107,7 @@ impl<B: Backend> Driver<B> {
 
     fn deliver(&mut self, leaving: Leaving) {
         let Leaving { conn, moved } = leaving;
-        let traveller = Traveller::new(conn.into_fd(), moved.bytes, moved.source);
+        let traveller = Traveller::new(conn.into_fd(), moved.bytes, moved.request, moved.source);
         match self.mailbox.send(moved.shard, Mail::Connection(traveller)) {
             Ok(()) => self.counters.moved_away += 1,
             Err(Mail::Connection(traveller)) => {

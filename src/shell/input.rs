@@ -58,8 +58,8 @@ impl<B: Backend> Driver<B> {
 
     pub(super) fn adopt(&mut self, traveller: Traveller) {
         self.counters.moved_here += 1;
-        let (fd, bytes, source) = traveller.arrive();
-        let key = self.core.adopt(bytes, source, self.now);
+        let (fd, bytes, request, source) = traveller.arrive();
+        let key = self.core.adopt(bytes, request, source, self.now);
         self.table.insert(key, fd);
         self.touched.push(key);
     }

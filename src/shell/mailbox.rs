@@ -16,7 +16,7 @@ use super::{
     doorbell::{Doorbell, Phase},
 };
 use crate::{
-    core::{Announcement, Audience, Reach, ShardId, http::reply::BUSY_503, quotas::Source},
+    core::{Announcement, Audience, Reach, ReadRequest, ShardId, http::reply::BUSY_503, quotas::Source},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 /// What shards send each other.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A connection whose next request belongs to a session of the receiver.
+    /// A connection whose next request belongs to the receiver.
     Connection(Traveller),
     /// A notification for every session.
     Announcement(Announcement),
@@ -62,19 +62,26 @@ pub(crate) struct Letter {
 pub(crate) struct Traveller {
     fd: Option<OwnedFd>,
     bytes: BytesMut,
+    request: Option<Box<ReadRequest>>,
     source: Source,
 }
 
 impl Traveller {
-    /// A connection with no operation in flight, and what was read from it and not consumed.
-    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut, source: Source) -> Self {
-        Traveller { fd: Some(fd), bytes, source }
+    /// A connection with no operation in flight, what was read from it and not consumed, the request before that if
+    /// it was read, and where it comes from.
+    pub(crate) fn new(
+        fd: OwnedFd,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        source: Source,
+    ) -> Self {
+        Traveller { fd: Some(fd), bytes, request, source }
     }
 
     /// Ends the journey.
-    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Source) {
+    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Option<Box<ReadRequest>>, Source) {
         let fd = self.fd.take().expect("a traveller arrives once");
-        (fd, std::mem::take(&mut self.bytes), self.source)
+        (fd, std::mem::take(&mut self.bytes), self.request.take(), self.source)
     }
 }
 
@@ -510,7 +517,7 @@ mod tests {
     fn an_undelivered_connection_is_told_to_come_again() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), Source::default());
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
         let mut reply = Vec::new();
@@ -521,8 +528,8 @@ mod tests {
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), Source::default());
-        let (fd, bytes, _) = traveller.arrive();
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
+        let (fd, bytes, _, _) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];

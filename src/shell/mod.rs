@@ -21,6 +21,7 @@ mod ending;
 pub(crate) mod entropy;
 mod errno;
 mod input;
+mod notices;
 mod output;
 mod refuse;
 mod ring;

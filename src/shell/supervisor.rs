@@ -51,6 +51,17 @@ pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
+/// Says that settings are being read again.
+pub(crate) fn reloading() {
+    let now = NotifyState::monotonic_usec_now();
+    tell(&[NotifyState::Reloading, now.unwrap_or(NotifyState::Custom(""))]);
+}
+
+/// Says that this is over, however it went.
+pub(crate) fn reloaded() {
+    tell(&[NotifyState::Ready]);
+}
+
 /// Says that the end has begun.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);

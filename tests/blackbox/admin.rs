@@ -47,7 +47,7 @@ fn log(to: &Value, text: &str) -> Value {
 }
 
 fn counts(sessions: u64, written: u64, pending: u64, filtered: u64) -> Value {
-    json!({"sessions": sessions, "written": written, "pending": pending, "filtered": filtered, "refused": 0})
+    json!({"sessions": sessions, "listens": 0, "written": written, "pending": pending, "filtered": filtered, "refused": 0})
 }
 
 fn data_of(stream: &mut EventStream) -> Value {
@@ -117,7 +117,7 @@ fn a_session_that_is_unknown_is_a_clear_404_and_never_logged() {
         let (status, answer) = publish(&server, &log(&json!({"session": unknown}), "secret payload"));
         assert_eq!(status, 404);
         assert_eq!(answer["field"], "to.session");
-        for count in ["sessions", "written", "pending", "filtered", "refused"] {
+        for count in ["sessions", "listens", "written", "pending", "filtered", "refused"] {
             assert_eq!(answer[count], 0, "{count}");
         }
         assert!(unknown.is_empty() || unknown == "x" || !answer.to_string().contains(unknown));

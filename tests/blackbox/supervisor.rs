@@ -70,6 +70,17 @@ fn a_supervisor_is_told_of_the_start_and_the_end() {
 }
 
 #[test]
+fn a_supervisor_is_told_of_a_reload_from_begin_to_end() {
+    let ear = Ear::new();
+    let server = ear.start(&[], &[]);
+    ear.expect("READY=1");
+    server.signal(Signal::HUP);
+    let said = ear.expect("RELOADING=1");
+    assert!(said.contains("MONOTONIC_USEC="), "{said}");
+    ear.expect("READY=1");
+}
+
+#[test]
 fn a_start_that_fails_is_not_reported_as_ready() {
     let ear = Ear::new();
     let mut command = command(&["--listen", "192.0.2.1:1", "--allow-anonymous"]);

@@ -7,15 +7,16 @@ use crate::{
         ask::{bodiless, post, request},
         config,
         http::Response,
-        other,
+        other, stateless,
     },
 };
 use jsonwebtoken::Algorithm;
 use moorline::core::{
-    Announcement, Audience, Principal, Publication, PublicationId,
+    Announcement, Audience, CallKey, Listening, NotificationKind, Principal, Publication, PublicationId,
+    Reach, Tell,
     auth::{Authenticator, Digest, Jwt, JwtRules, Resource, Scheme, Tokens},
     config::CoreConfig,
-    sse,
+    jsonrpc, sse,
 };
 use std::sync::Arc;
 
@@ -510,4 +511,96 @@ fn what_is_remembered_of_tokens_is_bounded() {
     let client = world.connect();
     assert_eq!(world.exchange(client, bodiless("GET", &bearer(&probe))).status, 400);
     assert_eq!(world.counted("tokens_verified"), count + 1);
+}
+
+// --- Requests without a session -----------------------------------------------------------------
+
+/// That request with a token.
+fn signed(request: &str, token: &str) -> String {
+    request.replacen("\r\n", &format!("\r\n{}", bearer(token)), 1)
+}
+
+/// A stream of list changes for whoever has the token.
+fn listen_stateless(world: &mut World, token: &str) -> (ClientId, CallKey) {
+    let client = world.connect();
+    let (shard, call) = world.begin_exchange(client, &signed(&stateless::listen("1", "{}"), token));
+    world.tell(shard, Tell::Listen(call.key, Listening { tools: true, ..Listening::default() }));
+    assert!(world.response(client).is_stream());
+    (client, call.key)
+}
+
+#[test]
+fn a_request_without_a_session_is_let_in_by_itself_and_its_handler_knows_for_whom() {
+    let mut world = world(1, tokens(&["alice-1", "bob-1"]));
+    let client = world.connect();
+    for name in ["alice", "bob", "alice"] {
+        let request = signed(&stateless::tool_call("1"), &format!("{name}-1"));
+        let (shard, call) = world.begin_exchange(client, &request);
+        assert_eq!(call.principal.unwrap().name(), name);
+        world.answer(shard, call.key, "{}");
+        assert_eq!(world.response(client).status, 200);
+    }
+    for bad in [stateless::tool_call("1"), signed(&stateless::tool_call("1"), "carol-1")] {
+        assert_eq!(world.exchange_alone(bad).status, 401);
+    }
+}
+
+#[test]
+fn a_request_that_moves_is_let_in_where_it_arrives() {
+    let rules = tokens(&["alice-1"]);
+    let mut world = world(2, rules);
+    let state = r#""requestState":"moorline.1.x""#;
+    let request = signed(&stateless::stateless("1", "tools/list", state), "alice-1");
+    let client = world.connect_to(0);
+    let (shard, call) = world.begin_exchange(client, &request);
+    assert_eq!((shard, call.principal.unwrap().name()), (1, "alice"));
+    // The other shard has heard of new rules already.
+    world.shards[1].reauthorize(tokens(&["bob-1"]));
+    let late = world.connect_to(0);
+    assert_eq!(world.exchange(late, &request).status, 401);
+    assert_eq!(world.client(late).moves, 1);
+}
+
+#[test]
+fn a_listen_stream_ends_with_its_token() {
+    let mut world = world(1, tokens(&["alice-1", "bob-1"]));
+    let ((alice, key), (bob, _)) =
+        (listen_stateless(&mut world, "alice-1"), listen_stateless(&mut world, "bob-1"));
+    let streaming = world.connect();
+    let (shard, call) = world.begin_exchange(streaming, &signed(&stateless::tool_call("2"), "alice-1"));
+    world.progress(shard, call.key, 1);
+    reauthorize(&mut world, &tokens(&["bob-1"]));
+    assert!(world.response_is_over(alice) && !world.response_is_over(bob));
+    assert!(world.response(streaming).complete);
+    assert_eq!(world.cancelled, [key, call.key]);
+    assert_eq!(world.counted("streams_unauthorized"), 2);
+}
+
+#[test]
+fn a_listen_stream_ends_when_its_token_expires() {
+    let mut world = world(1, jwt());
+    let claims = issuer::claims("alice", world.now.unix_s + 40);
+    let (stream, key) = listen_stateless(&mut world, &issuer::ed().sign(&claims));
+    world.advance(39_000);
+    assert!(world.cancelled.is_empty() && !world.response_is_over(stream));
+    world.advance(2_000);
+    assert_eq!(world.cancelled, [key]);
+    assert!(world.response_is_over(stream));
+}
+
+#[test]
+fn a_publication_for_a_principal_reaches_its_listen_streams() {
+    let mut world = world(1, tokens(&["alice-1", "bob-1"]));
+    let ((alice, _), (bob, _)) =
+        (listen_stateless(&mut world, "alice-1"), listen_stateless(&mut world, "bob-1"));
+    let json = jsonrpc::notification("notifications/tools/list_changed", None);
+    let announcement =
+        Announcement { kind: NotificationKind::ToolsListChanged, payload: sse::payload(&json) };
+    let audience = Audience::Principal(Principal::new("alice"));
+    let now = world.now;
+    world.shards[0].publish(Publication { id: PublicationId(0), audience, announcement }, now);
+    world.settle();
+    let reach = Reach { listens: 1, written: 1, ..Reach::default() };
+    assert_eq!(world.published, [(PublicationId(0), reach)]);
+    assert_eq!((world.events(alice).len(), world.events(bob).len()), (1, 0));
 }

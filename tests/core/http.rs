@@ -287,7 +287,6 @@ fn a_refusal_comes_instead_of_a_100_and_the_body_is_never_read() {
         (415, format!("{json}Content-Encoding: gzip\r\n")),
         (406, format!("{json}Accept: image/png\r\n")),
         (413, format!("{json}Content-Length: 99999999\r\n")),
-        (400, format!("{json}MCP-Protocol-Version: 1900-01-01\r\n")),
         (403, format!("{json}Origin: https://evil.example\r\n")),
         (404, format!("{json}{dead}Accept: image/png\r\n")),
     ];
@@ -426,7 +425,7 @@ fn refused_early(session: &str) -> Vec<(u16, String)> {
     vec![
         (406, format!("{start}{session}{json}Accept: text/html\r\n")),
         (415, format!("{start}{session}Content-Type: text/plain\r\n")),
-        (400, format!("{start}{session}{json}MCP-Protocol-Version: not-a-version\r\n")),
+        (405, format!("{}{session}MCP-Protocol-Version: 2026-07-28\r\n", start.replace("POST", "DELETE"))),
         (404, format!("{start}Mcp-Session-Id: gone\r\nContent-Type: text/plain\r\n")),
         (404, format!("{}{session}{json}", start.replace("/mcp", "/elsewhere"))),
         (403, format!("{}{session}{json}", start.replace("localhost", "evil.example"))),

@@ -347,7 +347,7 @@ fn a_connection_that_finds_the_mailbox_full_is_refused_and_forgotten() {
         assert_eq!((moved.shard.0, &moved.bytes[..]), (1, bytes.as_bytes()), "nothing was dispatched");
         assert!(moved.refusal.starts_with(b"HTTP/1.1 503 "));
         // The shell writes the refusal, closes, and says so in the name of a connection that came and died.
-        let key = world.shards[0].adopt(Default::default(), Default::default(), now);
+        let key = world.shards[0].adopt(Default::default(), None, Default::default(), now);
         world.shards[0].lost(key, 0, now);
         world.shards[0].closed(key, 0, now);
         while world.shards[0].next_effect().is_some() {}

@@ -627,16 +627,22 @@ impl Model {
                 doubted || rewound,
                 "message {m} is in {former:?} and in {write:?} though it had arrived"
             );
-            // A cursor is evidence, too: from then on it moves no further.
+            // A cursor is evidence, too: from then on it moves no further, unless its client asked for it again.
             let is_new = !message.writes.iter().any(|other| (other.stream, other.sequence) == key);
+            let rewinds = session.rewinds.iter().filter(|rewind| rewind.stream == former.stream);
+            let asked_again = |since: u64| {
+                let mut older = rewinds.clone().filter(|rewind| rewind.sequence < former.sequence);
+                older.any(|rewind| rewind.may_follow(since, sockets))
+            };
             let proven = is_new
                 && !message.class.is_signal()
-                && session.rewinds.iter().any(|rewind| {
+                && rewinds.clone().any(|rewind| {
                     let exchange = &sockets[rewind.socket].exchanges[rewind.exchange];
-                    rewind.stream == former.stream
-                        && rewind.sequence >= former.sequence
+                    rewind.sequence >= former.sequence
                         && exchange.status == Some(200)
-                        && exchange.answered_step.is_some_and(|answered| answered < write.step)
+                        && exchange
+                            .answered_step
+                            .is_some_and(|answered| answered < write.step && !asked_again(answered))
                 });
             assert!(!proven, "message {m} is in {write:?} though a cursor had named {former:?}");
         }

@@ -13,7 +13,8 @@ use super::{
 };
 use bytes::BytesMut;
 use moorline::core::{
-    Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, Now, Piece, ShardId,
+    Announcement, Call, CallKey, ConnKey, Effect, Ending, Interest, MovedConn, Now, Piece, ReadRequest,
+    ShardId,
     census::Census,
     config::{CoreConfig, Priming},
     quotas::Source,
@@ -54,8 +55,19 @@ pub struct Sim {
 
 /// What travels between shards.
 pub enum Mail {
-    Conn { socket: usize, to: usize, source: Source, bytes: BytesMut, refusal: &'static [u8] },
-    News { to: usize, announcement: Announcement, m: u64 },
+    Conn {
+        socket: usize,
+        to: usize,
+        source: Source,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        refusal: &'static [u8],
+    },
+    News {
+        to: usize,
+        announcement: Announcement,
+        m: u64,
+    },
 }
 
 /// A digest of everything the run made visible; printed line by line when a seed is replayed.
@@ -251,13 +263,8 @@ impl Sim {
                 self.sockets[socket].place = Place::Mail;
                 let to = usize::from(moved.shard.0);
                 assert_ne!(to, shard, "moved to where it is");
-                self.mail.push_back(Mail::Conn {
-                    socket,
-                    to,
-                    source: moved.source,
-                    bytes: moved.bytes,
-                    refusal: moved.refusal,
-                });
+                let MovedConn { source, bytes, request, refusal, .. } = moved;
+                self.mail.push_back(Mail::Conn { socket, to, source, bytes, request, refusal });
             }
             Effect::Measure(key) => {
                 if let Some(socket) = self.find(shard, key) {
@@ -526,9 +533,9 @@ impl Sim {
 
     fn open_mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Conn { socket, to, source, bytes, refusal } => {
+            Mail::Conn { socket, to, source, bytes, request, refusal } => {
                 assert!(refusal.starts_with(b"HTTP/1.1 503 "));
-                let key = self.shards[to].adopt(bytes, source, self.now);
+                let key = self.shards[to].adopt(bytes, request, source, self.now);
                 note!(self, "socket {socket} arrives on shard {to}");
                 let former = self.keys.insert((to, key), socket);
                 assert!(former.is_none(), "a key is never used twice");

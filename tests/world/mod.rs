@@ -15,6 +15,7 @@
 pub mod ask;
 pub mod client;
 pub mod http;
+pub mod stateless;
 
 use bytes::Bytes;
 use moorline::core::{
@@ -310,7 +311,7 @@ impl World {
             Effect::Move(moved) => {
                 let client = self.client_of(shard, moved.conn);
                 let target = usize::from(moved.shard.0);
-                let key = self.shards[target].adopt(moved.bytes, moved.source, self.now);
+                let key = self.shards[target].adopt(moved.bytes, moved.request, moved.source, self.now);
                 self.clients[client].shard = target;
                 self.clients[client].key = key;
                 self.clients[client].moves += 1;

@@ -1,9 +1,11 @@
 //! The values of single header fields: lists, media types, what a client accepts and sends.
 //!
 //! Lenient where HTTP asks for it (parameters, case, order, unknown elements), never where a message
-//! boundary depends on it: that is [`framing`](super::framing). Allocates nothing; linear in the value.
+//! boundary depends on it: that is [`framing`](super::framing). Allocates nothing but decoded text; linear in the value.
 
 use super::Refusal;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use std::borrow::Cow;
 
 /// What the client's `Accept` leaves of the two forms of reply (RFC 9110 section 12.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +234,19 @@ fn after_quoted_string(text: &[u8], mut from: usize) -> usize {
     text.len()
 }
 
+/// The text that the value of `Mcp-Name` or `Mcp-Param-*` stands for: itself, or what is between `=?base64?` and `?=`. `None`
+/// if it is neither printable ASCII nor canonical base64 of UTF-8 ("Streamable HTTP", "Value encoding").
+pub fn decode_text(value: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix(b"=?base64?").and_then(|rest| rest.strip_suffix(b"?="));
+    match inner {
+        Some(base64) => String::from_utf8(STANDARD.decode(base64).ok()?).ok().map(Cow::Owned),
+        None => {
+            let is_plain = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+            is_plain.then(|| std::str::from_utf8(value).ok().map(Cow::Borrowed)).flatten()
+        }
+    }
+}
+
 /// Without optional white space, which is spaces and tabs only (RFC 9110 section 5.6.3).
 pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
@@ -345,5 +360,29 @@ mod tests {
         assert!(list(" , ").is_empty());
         assert_eq!(list(r#""a, b"#), [&br#""a, b"#[..]]);
         assert_eq!(list("\"a\\"), [b"\"a\\"]);
+    }
+
+    #[test]
+    fn field_values_are_plain_or_canonical_base64_of_utf8() {
+        for (value, text) in [
+            ("echo", Some("echo")),
+            ("a b", Some("a b")),
+            ("", Some("")),
+            ("=?base64?SGVsbG8=?=", Some("Hello")),
+            ("=?base64?w6k=?=", Some("é")),
+            ("=?base64??=", Some("")),
+            ("SGVsbG8=", Some("SGVsbG8=")),
+            ("=?base64?SGVsbG8=", Some("=?base64?SGVsbG8=")),
+            ("=?BASE64?SGVsbG8=?=", Some("=?BASE64?SGVsbG8=?=")),
+            ("=?base64?SGVsbG8?=", None),
+            ("=?base64?SGVs!!!bG8=?=", None),
+            ("=?base64?SGVsbG9=?=", None),
+            ("=?base64?/w==?=", None),
+            ("é", None),
+            ("a\u{1}", None),
+            ("=?base64?=", Some("=?base64?=")),
+        ] {
+            assert_eq!(decode_text(value.as_bytes()).as_deref(), text, "{value}");
+        }
     }
 }

@@ -94,6 +94,8 @@ pub struct Head<'a> {
     pub request_method: Option<&'a [u8]>,
     /// `Access-Control-Request-Headers`, unchecked.
     pub request_headers: Option<&'a [u8]>,
+    /// The head itself.
+    text: &'a [u8],
 }
 
 /// A request method this server knows (RFC 9110 section 9). CONNECT never gets here.
@@ -162,7 +164,7 @@ pub fn parse<'a>(buf: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Refus
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(readable, slots) {
         Ok(httparse::Status::Complete(len)) => {
-            let head = Draft::gather(request.headers)?.finish(&request)?;
+            let head = Draft::gather(request.headers)?.finish(&request, &window[..len])?;
             Ok(Parsed::Complete { head, consumed: start + len })
         }
         Ok(httparse::Status::Partial) => match line_ends {
@@ -174,7 +176,20 @@ pub fn parse<'a>(buf: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Refus
     }
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    /// What follows `Mcp-Param-` in the names of such fields, and their values without the white space around, as
+    /// they come. Reads the head once more: few requests have them.
+    pub fn parameter_fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        const PREFIX: &[u8] = b"mcp-param-";
+        self.text.split(|&byte| byte == b'\n').skip(1).filter_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            let (prefix, name) = line[..colon].split_at_checked(PREFIX.len())?;
+            let is_one = prefix.eq_ignore_ascii_case(PREFIX) && !name.is_empty();
+            let value = line[colon + 1..].strip_suffix(b"\r").unwrap_or(&line[colon + 1..]);
+            is_one.then(|| (name, fields::trim(value)))
+        })
+    }
+
     /// What a POST must bring before its body is worth reading: a known expectation (417), JSON (415)
     /// without coding (415), and a form of reply it accepts (406).
     pub fn admit_post(&self) -> Result<Forms, Refusal> {
@@ -413,7 +428,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Puts fields and request line together. Framing is judged first: what it refuses is a danger.
-    fn finish(self, request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Refusal> {
+    fn finish(self, request: &httparse::Request<'_, 'a>, text: &'a [u8]) -> Result<Head<'a>, Refusal> {
         let version = match request.version {
             Some(0) => Version::Http10,
             _ => Version::Http11,
@@ -445,6 +460,7 @@ impl<'a> Draft<'a> {
             mcp_name: self.mcp_name,
             request_method: self.request_method,
             request_headers: self.request_headers,
+            text,
         })
     }
 }
