@@ -141,6 +141,28 @@ pub const JWT_SKEW_MS: u64 = 60_000;
 /// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
 pub const IDLE_CREDENTIALS_MAX: usize = 4096;
 
+// --- What one client may have -------------------------------------------------------------------
+
+/// Unless somebody says otherwise one client may have this part of what there is for all: enough for an office behind one
+/// address, and sixteen such clients are needed to take everything.
+pub const CLIENT_SHARE: usize = 16;
+/// And never less than this (as far as there is as much): browsers and agents open several of everything.
+pub const CLIENT_SHARE_MIN: usize = 256;
+/// Sessions one client may begin per second (`--max-session-rate`); ten seconds' worth at once.
+pub const SESSION_RATE_MAX: usize = 100;
+/// Parts of the ledger of clients, each with a lock of its own.
+pub const LEDGER_STRIPES: usize = 64;
+/// Clients with nothing to their name whose pace is remembered; about 60 bytes each.
+pub const LEDGER_IDLE_ACCOUNTS_MAX: usize = 65_536;
+
+// --- Memory -------------------------------------------------------------------------------------
+
+/// What a connection, its session and its stream are taken to need when memory is counted (`--memory-limit`), sockets of
+/// the kernel aside.
+pub const ENTRY_BYTES_EXPECTED: usize = 600;
+/// In steps of this a shard adds what it holds to the sum of all.
+pub const MEMORY_STEP_BYTES: usize = 64 * 1024;
+
 // --- Sockets ------------------------------------------------------------------------------------
 
 /// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.

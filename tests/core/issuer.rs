@@ -1,5 +1,7 @@
 //! An issuer of JSON Web Tokens: keys from `tests/keys`, and claims as a test wants them.
 
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
+
 use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
 use serde_json::{Value, json};
 
