@@ -52,6 +52,7 @@ fn parts() -> usize {
     let operation = operation_bytes();
     println!("entry of a session                {:>5} B", sizes.session);
     println!("entry of a stream                 {:>5} B", sizes.stream);
+    println!("entry of a listen stream          {:>5} B", sizes.exchange);
     println!("entry of a connection, core       {:>5} B", sizes.conn);
     println!("entry of a connection, shell      {:>5} B", shell::CONNECTION_BYTES);
     println!("timers, one each of session and connection {:>5} B", 2 * sizes.timer);

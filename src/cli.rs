@@ -604,9 +604,9 @@ mod tests {
                 "shared",
                 "basic",
                 "NAME=value",
+                "0.5",
                 "jwt",
                 "RS512",
-                "0.5",
             ];
             let default = typed(&[]).config(&MACHINE).entries();
             let change = value.iter().find_map(|value| {

@@ -424,9 +424,9 @@ impl Config {
             access_log_ppm: self.access_log_sample.0,
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
+            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
             memory_bytes_max: self.memory_bytes_max.unwrap_or(usize::MAX),
             quotas: self.quotas.quotas(self),
-            exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
         }
     }
 

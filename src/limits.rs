@@ -179,6 +179,25 @@ pub const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
 /// peer that does not read.
 pub const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
+// --- Requests in several rounds, and tasks (2026-07-28) -------------------------------------------
+
+/// Handlers of one shard that wait for their clients to come back with answers; beyond it the oldest is given up.
+pub const PARKED_HANDLERS_MAX: usize = 1024;
+/// What they may take in all, as far as it can be counted: their futures, parameters and questions.
+pub const PARKED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long one of them waits beyond the time its client has for the answers, so that a client that is late learns why.
+pub const PARKED_GRACE_MS: u64 = 60_000;
+/// The longest it waits, whatever the handler allows.
+pub const PARKED_MS_MAX: u64 = 60 * 60_000;
+/// Tasks of the process; beyond it calls that would become tasks stay calls.
+pub const TASKS_MAX: usize = 4096;
+/// Results of tasks that are kept in the process; one that finds no room fails its task.
+pub const TASK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The longest time to live of a task.
+pub const TASK_TTL_MS_MAX: u64 = 24 * 60 * 60_000;
+/// How often clients are asked to look after a task.
+pub const TASK_POLL_MS: u64 = 500;
+
 // --- The admin listener -------------------------------------------------------------------------
 
 /// Connections to the admin listener at one time; a further one waits in the backlog.

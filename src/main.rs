@@ -9,11 +9,11 @@ use self::{
 };
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host, stdio::Stdio},
-    config::{AuthConfig, Config, LogFormat, Machine},
+    backend::{Builtin, Host, Tasks, stdio::Stdio},
+    config::{Config, LogFormat, Machine},
     core::auth::Authenticator,
     doctor::Report,
-    server::{self, RulesHandle, Server, StartError},
+    server::{self, Server, StartError},
 };
 use std::io::{IsTerminal as _, Write as _};
 use std::net::TcpListener;
@@ -85,40 +85,25 @@ fn print(text: &str) -> Result<()> {
 /// Serves until the process is told to stop.
 fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel, rules: Option<Authenticator>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let mut settings = config.server()?;
-    settings.core.auth = rules.map(Arc::new);
-    let mut server = Server::bind_on(settings, sockets)?;
+    let mut server = config.server()?;
+    server.core.auth = rules.map(Arc::new);
+    let mut server = Server::bind_on(server, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
-    let (auth, rules) = (config.auth.clone(), server.rules_handle());
     let mut reload = Reload::new(config, server.settings_handle(), log);
-    server.on_hangup(move || {
-        reload.run();
-        if let Some(handle) = &rules {
-            read_rules_again(&auth, handle);
-        }
-    });
+    server.on_hangup(move || reload.run());
     match program {
         Some(program) => {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
             server.run(move |shard| stdio.backend(shard))?;
         }
-        None => server.run(|_shard| Host::new(Builtin::new()))?,
+        None => {
+            let tasks = Tasks::default();
+            server.run(move |shard| Host::on(shard, tasks.clone(), Builtin::new()))?;
+        }
     }
     Ok(())
-}
-
-/// Puts what the files say now in force, or nothing if they cannot be understood.
-fn read_rules_again(auth: &AuthConfig, handle: &RulesHandle) {
-    match auth.rules() {
-        Ok(Some(rules)) => {
-            handle.replace(&Arc::new(rules));
-            tracing::info!("read again who gets in");
-        }
-        Ok(None) => {}
-        Err(error) => tracing::error!(%error, "what was read before stays in force"),
-    }
 }
 
 fn start_log(config: &Config) -> LogLevel {

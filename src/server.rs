@@ -6,7 +6,7 @@
 
 use crate::{
     admin::{self, AllListen},
-    core::{Entropy as _, ShardId, auth::Authenticator, census::Census, config::CoreConfig},
+    core::{Entropy as _, ShardId, census::Census, config::CoreConfig},
     limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
@@ -218,22 +218,6 @@ pub struct ShutdownHandle {
     doorbells: Vec<Arc<Doorbell>>,
 }
 
-/// Puts new rules of who gets in into force, from any thread.
-#[derive(Clone, Debug)]
-pub struct RulesHandle {
-    doorbells: Vec<Arc<Doorbell>>,
-}
-
-impl RulesHandle {
-    /// Every shard takes `rules` within a turn: refuses from then on what they refuse, and ends, some per turn, the streams
-    /// and sessions that they would not have let begin.
-    pub fn replace(&self, rules: &Arc<Authenticator>) {
-        for doorbell in &self.doorbells {
-            doorbell.leave_rules(rules.clone());
-        }
-    }
-}
-
 impl ShutdownHandle {
     /// Accepts nobody from now on and ends when running calls have finished, at the latest after
     /// [`ServerConfig::drain`]. [`Server::run`] returns then.
@@ -326,13 +310,6 @@ impl Server {
     /// A handle that stops it.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         self.shutdown.clone()
-    }
-
-    /// A handle that replaces [`CoreConfig::auth`]; `None` if there are no rules to replace: whether anybody has to prove
-    /// who they are cannot change while the server runs.
-    pub fn rules_handle(&self) -> Option<RulesHandle> {
-        let doorbells = self.shutdown.doorbells.clone();
-        self.config.core.auth.is_some().then_some(RulesHandle { doorbells })
     }
 
     /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.

@@ -369,9 +369,9 @@ impl Shard {
         let entry = self.remove_conn(conn);
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
-        let (source, refusal) = (entry.source, super::http::reply::BUSY_503);
         let State::Moving(request) = entry.state else { unreachable!("seen by the caller") };
-        MovedConn { conn: key, shard, source, bytes, request, refusal }
+        let source = entry.source;
+        MovedConn { conn: key, shard, source, bytes, request, refusal: super::http::reply::BUSY_503 }
     }
 }
 

@@ -127,14 +127,14 @@ impl Era {
     /// The era of a whole body under that header. A claim counts in any message; without one, and in what cannot be
     /// read, the header does.
     pub(super) fn of<E>(named: &Named, body: &Result<Body<'_>, E>) -> Self {
-        let claims = match body {
+        let is_claimed = || match body {
             Ok(Body::Single(message)) => has_claim(message),
             Ok(Body::Batch(messages)) => messages.iter().flatten().any(has_claim),
             Err(_) => false,
         };
         match named {
             Named::Stateless(_) => Era::Stateless,
-            _ if claims => Era::Stateless,
+            Named::Absent | Named::WithSessions(_) | Named::Unknown(_) if is_claimed() => Era::Stateless,
             Named::Absent | Named::WithSessions(_) | Named::Unknown(_) => Era::Sessions,
         }
     }
@@ -360,9 +360,12 @@ fn version_differs() -> Fault {
     mismatch("the header MCP-Protocol-Version is not the version that params._meta claims")
 }
 
+/// The versions are those that `server/discover` names: one with sessions cannot be claimed.
 fn unsupported(claimed: &str) -> Fault {
-    let data = serde_json::json!({ "supported": Revision::ALL.map(Revision::date), "requested": claimed });
-    let message = "this version has no requests without a session; use 2026-07-28, or initialize";
+    let supported = Revision::WITHOUT_SESSIONS.map(Revision::date);
+    let data = serde_json::json!({ "supported": supported, "requested": claimed });
+    let message =
+        "requests without a session are served in other versions only; those before have initialize";
     let error = RpcError {
         code: UNSUPPORTED_VERSION,
         message: message.into(),

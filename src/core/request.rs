@@ -349,7 +349,7 @@ impl Shard {
         self.counters.requests -= 1;
         self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
-        let (bytes, source, request) = (BytesMut::new(), Source::default(), None);
+        let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
         self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, source, bytes, request, refusal }));
     }
 

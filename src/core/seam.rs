@@ -621,7 +621,7 @@ impl Revision {
     /// Those that begin with `initialize`, oldest first.
     pub const WITH_SESSIONS: [Revision; 4] =
         [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
-    /// Those without; what a server says it supports to a client that begins with no `initialize`.
+    /// Those whose requests say everything themselves, oldest first.
     pub const WITHOUT_SESSIONS: [Revision; 1] = [Revision::V2026_07_28];
     /// What a client is offered whose `initialize` asks for something else.
     pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;

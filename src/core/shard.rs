@@ -482,6 +482,9 @@ impl Shard {
     pub fn reconfigure(&mut self, config: Arc<CoreConfig>) {
         assert_eq!(config.shards, self.config.shards, "session ids name the shards that were there");
         assert_eq!(config.keep_alive_ms, self.config.keep_alive_ms, "streams without timers would get none");
+        if let Some(rules) = &config.auth {
+            self.reauthorize(rules.clone());
+        }
         self.config = config;
     }
 

@@ -286,9 +286,6 @@ impl<B: Backend> Driver<B> {
             }
             guard.clear_ready();
             self.has_mail = Left::Something;
-            if let Some(rules) = guard.get_inner().take_rules() {
-                self.core.reauthorize(rules);
-            }
         }
         self.heed_phase();
         if self.has_mail == Left::Nothing {

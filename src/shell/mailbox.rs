@@ -67,8 +67,8 @@ pub(crate) struct Traveller {
 }
 
 impl Traveller {
-    /// A connection with no operation in flight, what was read from it and not consumed, the request before that if
-    /// it was read, and where it comes from.
+    /// A connection with no operation in flight, what was read from it and not consumed, the request before that if it was
+    /// read, and where it came from.
     pub(crate) fn new(
         fd: OwnedFd,
         bytes: BytesMut,
@@ -529,7 +529,7 @@ mod tests {
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
-        let (fd, bytes, _, _) = traveller.arrive();
+        let (fd, bytes, ..) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];

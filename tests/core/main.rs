@@ -19,6 +19,7 @@ mod jwt;
 mod keep_alive;
 mod listeners;
 mod listens;
+mod listens_model;
 mod memory;
 mod posts;
 mod publish;

@@ -5,6 +5,7 @@ use crate::world::{
     ask::{bodiless, cancellation, chunked, messages, notification, post, post_head, request},
     client::ClientId,
     config,
+    stateless::stateless,
 };
 use moorline::core::{ConnKey, Effect, Ending, config::CoreConfig};
 
@@ -353,6 +354,27 @@ fn a_connection_that_finds_the_mailbox_full_is_refused_and_forgotten() {
         while world.shards[0].next_effect().is_some() {}
     }
     assert_eq!((world.shards[0].population().conns, world.census.connections()), (0, 1));
+    assert!(world.calls.is_empty());
+}
+
+#[test]
+fn a_request_that_was_read_goes_along_or_is_refused_undispatched() {
+    let mut world = World::with(CoreConfig { connections_max: 2, ..config(2) });
+    let state = r#""requestState":"moorline.1.x""#;
+    let next = stateless("2", "tools/list", "");
+    let now = world.now;
+    for _ in 0..10 {
+        let admitted = world.shards[0].connect(now);
+        let moorline::core::shard::Admission::Admitted(key) = admitted else { panic!("{admitted:?}") };
+        let bytes = stateless("1", "tools/list", state) + &next;
+        world.shards[0].received(key, bytes.as_bytes().into(), now);
+        let moved = next_move(&mut world, 0, key);
+        assert_eq!((moved.shard.0, &moved.bytes[..]), (1, next.as_bytes()), "what follows goes along");
+        assert!(moved.request.is_some() && moved.refusal.starts_with(b"HTTP/1.1 503 "));
+        // The mailbox is full: the shell refuses it.
+        world.shards[0].strayed(Default::default());
+        assert_eq!((world.shards[0].population().exchanges, world.census.connections()), (0, 0));
+    }
     assert!(world.calls.is_empty());
 }
 
