@@ -71,7 +71,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        config::{Machine, QuotaConfig, Verbosity},
+        config::{Machine, Verbosity},
         units::Fraction,
     };
 
