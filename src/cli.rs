@@ -7,8 +7,10 @@
 //! A value comes from its flag, or else its environment variable, the configuration file, or the default. What the file
 //! says takes the place of defaults, and the same words are parsed again.
 
+use self::auth::{Auth, NewToken};
 use self::file::{File, FileError};
 use self::generate::Generated;
+use self::quotas::QuotaFlags;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use moorline::config::*;
@@ -21,8 +23,10 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+mod auth;
 mod file;
 mod generate;
+mod quotas;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(crate) enum Task {
     Examine(Doctor),
     /// Print what is made from the command line's description.
     Generate(Generated),
+    /// Make a token.
+    MakeToken(NewToken),
 }
 
 /// Reads the arguments of this process. Prints help, version or a usage error and exits where that is
@@ -41,6 +47,7 @@ pub(crate) fn read() -> Task {
     match Cli::parse().command {
         Some(Commands::Doctor(doctor)) => Task::Examine(doctor),
         Some(Commands::Generate { what }) => Task::Generate(what),
+        Some(Commands::Token(token)) => Task::MakeToken(token),
         Some(Commands::Serve(_)) | None => {
             let typed = Typed::from_words(&std::env::args_os().collect::<Vec<_>>());
             Task::Serve(Box::new(typed.unwrap_or_else(|error| error.exit())))
@@ -219,6 +226,8 @@ enum Commands {
     /// Say what this host can hold, what binds first, and how to lift it
     #[command(after_help = "Exit codes: 0 the server can run here, 2 usage error, 3 it cannot.")]
     Doctor(Doctor),
+    /// Make a bearer token, and print it with its line for the file of --auth tokens=FILE
+    Token(NewToken),
     /// Print shell completions or the manual page
     Generate {
         #[command(subcommand)]
@@ -287,6 +296,12 @@ struct Serve {
     #[arg(value_parser = count::<usize>)]
     max_connections: Option<usize>,
 
+    #[command(flatten)]
+    auth: Auth,
+
+    #[command(flatten)]
+    quotas: QuotaFlags,
+
     /// Sessions at one time
     #[arg(long, env = "MOORLINE_MAX_SESSIONS", value_name = "COUNT", help_heading = SESSIONS)]
     #[arg(default_value_t = limits::SESSIONS_MAX, value_parser = count::<usize>)]
@@ -346,6 +361,9 @@ struct Serve {
     #[arg(default_value_t = Switch::On)]
     fresh_get_fallback: Switch,
 
+    /// Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]
+    #[arg(long, env = "MOORLINE_MEMORY_LIMIT", value_name = "SIZE", help_heading = CONNECTIONS)]
+    memory_limit: Option<ByteSize>,
     /// Largest request body
     #[arg(long, env = "MOORLINE_MAX_BODY", value_name = "SIZE", help_heading = CONNECTIONS)]
     #[arg(default_value_t = ByteSize(limits::BODY_BYTES_MAX))]
@@ -450,6 +468,9 @@ impl Serve {
             path: self.path.clone(),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
+            auth: self.auth.config(),
+            memory_bytes_max: self.memory_limit.map(|limit| limit.0),
+            quotas: self.quotas.config(),
             shards,
             ring_entries: self.ring_entries,
             connections_max: self.max_connections.unwrap_or_else(connections_default),
@@ -584,6 +605,8 @@ mod tests {
                 "basic",
                 "NAME=value",
                 "0.5",
+                "jwt",
+                "RS512",
             ];
             let default = typed(&[]).config(&MACHINE).entries();
             let change = value.iter().find_map(|value| {
@@ -594,15 +617,14 @@ mod tests {
                 (!changed.is_empty()).then_some(changed)
             });
             let changed: Vec<_> = change.unwrap().into_iter().map(|(name, _)| name).collect();
-            if flag == "shards" {
-                assert_eq!(
-                    changed,
-                    ["shards", "max-connections", "children"],
-                    "the defaults of the others depend on the first"
-                );
-            } else {
-                assert_eq!(changed, [flag]);
-            }
+            // The defaults of some depend on others.
+            let expected: &[&str] = match flag {
+                "shards" => &["shards", "max-connections", "max-connections-per-address", "children"],
+                "max-connections" => &["max-connections", "max-connections-per-address"],
+                "max-sessions" => &["max-sessions-per-client", "max-streams-per-client", "max-sessions"],
+                flag => &[flag],
+            };
+            assert_eq!(changed, expected);
         }
     }
 }

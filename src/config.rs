@@ -7,7 +7,12 @@
 //!
 //! Errors name the flag that is to be changed, and what it may be.
 
-pub use self::{program::ProgramError, reload::Changes};
+pub use self::{
+    auth::{AuthConfig, AuthError, AuthMode, AuthModeError, JwtAlgorithm},
+    program::ProgramError,
+    quotas::QuotaConfig,
+    reload::Changes,
+};
 use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
     core::{
@@ -32,7 +37,9 @@ use std::{
 };
 use thiserror::Error;
 
+mod auth;
 mod program;
+mod quotas;
 mod reload;
 
 /// Everything that can be set. Durations are milliseconds, sizes bytes, as the names say.
@@ -49,6 +56,12 @@ pub struct Config {
     pub allow_hosts: Vec<AllowedHost>,
     /// `Origin` values to accept; empty: those of this machine's loopback.
     pub allow_origins: Vec<AllowedOrigin>,
+    /// Who gets in.
+    pub auth: AuthConfig,
+    /// Bytes held for clients beyond which newcomers are refused; `None`: never.
+    pub memory_bytes_max: Option<usize>,
+    /// What one client may have.
+    pub quotas: QuotaConfig,
     /// Threads, each with its own ring: 1 to [`limits::SHARDS_MAX`].
     pub shards: u16,
     /// Submission queue entries of each ring: a power of two.
@@ -149,6 +162,9 @@ impl Config {
             path: EndpointPath::default(),
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
+            auth: AuthConfig::default(),
+            memory_bytes_max: None,
+            quotas: QuotaConfig::default(),
             shards,
             ring_entries: limits::RING_ENTRIES,
             sessions_max: limits::SESSIONS_MAX,
@@ -196,6 +212,7 @@ impl Config {
         self.check_nothing_is_zero()?;
         self.check_sizes()?;
         self.check_threads()?;
+        self.auth.check(&self.listen)?;
         self.check_relations()?;
         self.check_children()?;
         self.check_machine(machine)?;
@@ -225,6 +242,16 @@ impl Config {
             ("children", self.children),
             ("max-children", self.children_max),
         ];
+        let quotas = [
+            ("max-connections-per-address", self.quotas.connections),
+            ("max-sessions-per-client", self.quotas.sessions),
+            ("max-streams-per-client", self.quotas.streams),
+            ("max-session-rate", self.quotas.session_rate),
+            ("memory-limit", self.memory_bytes_max),
+        ];
+        if let Some((flag, _)) = quotas.into_iter().find(|(_, max)| *max == Some(0)) {
+            return Err(ConfigError::Zero { flag });
+        }
         let zero_duration = durations.into_iter().find(|(_, ms)| *ms == 0).map(|(flag, _)| flag);
         let zero_count = counts.into_iter().find(|(_, count)| *count == 0).map(|(flag, _)| flag);
         zero_duration.or(zero_count).map_or(Ok(()), |flag| Err(ConfigError::Zero { flag }))
@@ -398,6 +425,8 @@ impl Config {
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
+            memory_bytes_max: self.memory_bytes_max.unwrap_or(usize::MAX),
+            quotas: self.quotas.quotas(self),
         }
     }
 
@@ -410,7 +439,7 @@ impl Config {
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         let ms = |ms| Millis(ms).to_string();
         let size = |bytes| ByteSize(bytes).to_string();
-        vec![
+        let mut entries = vec![
             ("listen", list(&self.listen)),
             ("admin-listen", self.admin_listen.map_or_else(|| "off".to_owned(), |it| it.to_string())),
             ("path", self.path.to_string()),
@@ -419,6 +448,11 @@ impl Config {
             ("shards", self.shards.to_string()),
             ("ring-entries", self.ring_entries.to_string()),
             ("max-connections", self.connections_max.to_string()),
+        ];
+        entries.extend(self.auth.entries());
+        entries.extend(self.quotas.entries(self));
+        entries.push(("memory-limit", self.memory_bytes_max.map_or_else(|| "none".to_owned(), size)));
+        entries.extend([
             ("max-sessions", self.sessions_max.to_string()),
             ("session-idle-timeout", ms(self.session_idle_timeout_ms)),
             ("handshake-timeout", ms(self.handshake_timeout_ms)),
@@ -453,7 +487,8 @@ impl Config {
             ("access-log-sample", self.access_log_sample.to_string()),
             ("log-level", name_of(self.log_level)),
             ("log-format", name_of(self.log_format)),
-        ]
+        ]);
+        entries
     }
 }
 
@@ -494,6 +529,27 @@ pub enum ConfigError {
     AdminListen {
         /// What was asked for.
         given: SocketAddr,
+    },
+    /// Everybody who can reach it could use it.
+    #[error(
+        "--listen {address} can be reached from other machines, and nobody has to say who they are: choose --auth \
+         tokens=FILE or --auth jwt, or say that this is meant with --allow-anonymous"
+    )]
+    Anonymous {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Without it no JWT could be good.
+    #[error("--auth jwt needs --{flag}")]
+    JwtNeeds {
+        /// The flag's name without dashes.
+        flag: &'static str,
+    },
+    /// It was meant to keep somebody out, and would not.
+    #[error("--{flag} is for --auth jwt")]
+    OnlyOfJwt {
+        /// The flag's name without dashes.
+        flag: &'static str,
     },
     /// A session id cannot name that many shards.
     #[error("--shards must be from 1 to {}, not {given}", limits::SHARDS_MAX)]

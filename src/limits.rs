@@ -144,6 +144,28 @@ pub const JWT_SKEW_MS: u64 = 60_000;
 /// Verified tokens that a shard remembers although no connection uses them at present; about 200 bytes each.
 pub const IDLE_CREDENTIALS_MAX: usize = 4096;
 
+// --- What one client may have -------------------------------------------------------------------
+
+/// Unless somebody says otherwise one client may have this part of what there is for all: enough for an office behind one
+/// address, and sixteen such clients are needed to take everything.
+pub const CLIENT_SHARE: usize = 16;
+/// And never less than this (as far as there is as much): browsers and agents open several of everything.
+pub const CLIENT_SHARE_MIN: usize = 256;
+/// Sessions one client may begin per second (`--max-session-rate`); ten seconds' worth at once.
+pub const SESSION_RATE_MAX: usize = 100;
+/// Parts of the ledger of clients, each with a lock of its own.
+pub const LEDGER_STRIPES: usize = 64;
+/// Clients with nothing to their name whose pace is remembered; about 60 bytes each.
+pub const LEDGER_IDLE_ACCOUNTS_MAX: usize = 65_536;
+
+// --- Memory -------------------------------------------------------------------------------------
+
+/// What a connection, its session and its stream are taken to need when memory is counted (`--memory-limit`), sockets of
+/// the kernel aside.
+pub const ENTRY_BYTES_EXPECTED: usize = 600;
+/// In steps of this a shard adds what it holds to the sum of all.
+pub const MEMORY_STEP_BYTES: usize = 64 * 1024;
+
 // --- Sockets ------------------------------------------------------------------------------------
 
 /// Connections the kernel keeps for a listener; it applies `net.core.somaxconn` as well.
@@ -159,6 +181,25 @@ pub const NOT_SENT_BYTES_MAX: u32 = 16 * 1024;
 /// Send buffer of one connection. The kernel doubles it for its own bookkeeping; without it, it takes megabytes for a
 /// peer that does not read.
 pub const SEND_BUFFER_BYTES: usize = 128 * 1024;
+
+// --- Requests in several rounds, and tasks (2026-07-28) -------------------------------------------
+
+/// Handlers of one shard that wait for their clients to come back with answers; beyond it the oldest is given up.
+pub const PARKED_HANDLERS_MAX: usize = 1024;
+/// What they may take in all, as far as it can be counted: their futures, parameters and questions.
+pub const PARKED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long one of them waits beyond the time its client has for the answers, so that a client that is late learns why.
+pub const PARKED_GRACE_MS: u64 = 60_000;
+/// The longest it waits, whatever the handler allows.
+pub const PARKED_MS_MAX: u64 = 60 * 60_000;
+/// Tasks of the process; beyond it calls that would become tasks stay calls.
+pub const TASKS_MAX: usize = 4096;
+/// Results of tasks that are kept in the process; one that finds no room fails its task.
+pub const TASK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The longest time to live of a task.
+pub const TASK_TTL_MS_MAX: u64 = 24 * 60 * 60_000;
+/// How often clients are asked to look after a task.
+pub const TASK_POLL_MS: u64 = 500;
 
 // --- The admin listener -------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ use self::{
 };
 use anyhow::{Context as _, Result};
 use moorline::{
-    backend::{Builtin, Host, stdio::Stdio},
+    backend::{Builtin, Host, Tasks, stdio::Stdio},
     config::{Config, LogFormat, Machine},
+    core::auth::Authenticator,
     doctor::Report,
     server::{self, Server, StartError},
 };
@@ -18,6 +19,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// This host cannot serve what was asked for.
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match cli::read() {
         Task::Examine(doctor) => return examine(&doctor),
         Task::Serve(typed) => start(&typed),
+        Task::MakeToken(token) => token.write(&mut std::io::stdout()),
         Task::Generate(what) => what.write(&mut std::io::stdout()).context("cannot print"),
     };
     match outcome {
@@ -50,6 +53,7 @@ fn start(typed: &Typed) -> Result<()> {
         Err(error) if !error.is_of_host() => typed.refuse(error),
         validated => validated?,
     };
+    let rules = config.auth.rules().unwrap_or_else(|error| typed.refuse(error));
     match typed.purpose() {
         Purpose::Print => print(&typed.describe(&config)),
         Purpose::Check => {
@@ -59,7 +63,7 @@ fn start(typed: &Typed) -> Result<()> {
         }
         Purpose::Serve => {
             let log = start_log(&config);
-            run(config, sockets, log)
+            run(config, sockets, log, rules)
         }
     }
 }
@@ -79,9 +83,11 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Serves until the process is told to stop.
-fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel) -> Result<()> {
+fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel, rules: Option<Authenticator>) -> Result<()> {
     let program = config.stdio(std::env::vars_os())?;
-    let mut server = Server::bind_on(config.server()?, sockets)?;
+    let mut server = config.server()?;
+    server.core.auth = rules.map(Arc::new);
+    let mut server = Server::bind_on(server, sockets)?;
     if config.refuses_everyone_else() {
         tracing::warn!("only loopback host names are accepted; name this server's own with --allow-host");
     }
@@ -92,7 +98,10 @@ fn run(config: Config, sockets: Vec<TcpListener>, log: LogLevel) -> Result<()> {
             let stdio = Stdio::new(program).context("cannot start the thread that starts programs")?;
             server.run(move |shard| stdio.backend(shard))?;
         }
-        None => server.run(|_shard| Host::new(Builtin::new()))?,
+        None => {
+            let tasks = Tasks::default();
+            server.run(move |shard| Host::on(shard, tasks.clone(), Builtin::new()))?;
+        }
     }
     Ok(())
 }

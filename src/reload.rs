@@ -8,7 +8,7 @@ use moorline::{
     config::{Changes, Config, Machine, Verbosity},
     server::SettingsHandle,
 };
-use std::ffi::OsString;
+use std::{ffi::OsString, sync::Arc};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Registry, reload::Handle};
 
@@ -59,7 +59,9 @@ impl Reload {
         // Rules hold between what has changed and what has not.
         let next =
             next.validated(&machine).map_err(|error| format!("{error}, with what waits for a restart"))?;
-        let server = next.server().map_err(|error| error.to_string())?;
+        let rules = next.auth.rules().map_err(|error| error.to_string())?;
+        let mut server = next.server().map_err(|error| error.to_string())?;
+        server.core.auth = rules.map(Arc::new);
         self.settings.apply(server.core);
         self.in_force = next;
         Ok(changes)

@@ -6,12 +6,13 @@
 
 use crate::{
     admin::{self, AllListen},
-    core::{ShardId, auth::Authenticator, census::Census, config::CoreConfig},
+    core::{Entropy as _, ShardId, census::Census, config::CoreConfig},
     limits::{DRAIN_MS, RING_ENTRIES, RING_ENTRIES_MAX, SHARDS_MAX},
     shell::{
         Backend,
         doorbell::{Doorbell, Phase},
         driver::{self, Farewell, Parts},
+        entropy::SystemEntropy,
         files,
         listen::{self, Bound},
         mailbox::{self, Mailbox},
@@ -217,22 +218,6 @@ pub struct ShutdownHandle {
     doorbells: Vec<Arc<Doorbell>>,
 }
 
-/// Puts new rules of who gets in into force, from any thread.
-#[derive(Clone, Debug)]
-pub struct RulesHandle {
-    doorbells: Vec<Arc<Doorbell>>,
-}
-
-impl RulesHandle {
-    /// Every shard takes `rules` within a turn: refuses from then on what they refuse, and ends, some per turn, the streams
-    /// and sessions that they would not have let begin.
-    pub fn replace(&self, rules: &Arc<Authenticator>) {
-        for doorbell in &self.doorbells {
-            doorbell.leave_rules(rules.clone());
-        }
-    }
-}
-
 impl ShutdownHandle {
     /// Accepts nobody from now on and ends when running calls have finished, at the latest after
     /// [`ServerConfig::drain`]. [`Server::run`] returns then.
@@ -327,13 +312,6 @@ impl Server {
         self.shutdown.clone()
     }
 
-    /// A handle that replaces [`CoreConfig::auth`]; `None` if there are no rules to replace: whether anybody has to prove
-    /// who they are cannot change while the server runs.
-    pub fn rules_handle(&self) -> Option<RulesHandle> {
-        let doorbells = self.shutdown.doorbells.clone();
-        self.config.core.auth.is_some().then_some(RulesHandle { doorbells })
-    }
-
     /// Runs the shards until they have ended, one thread each; `make_backend` is called on each of them.
     /// Prints `listening on http://ADDR:PORT/PATH` to stderr for each address once every shard accepts.
     ///
@@ -370,7 +348,7 @@ impl Server {
             None => None,
         };
         let core = Arc::new(config.core);
-        let census = Arc::new(Census::new());
+        let census = Arc::new(Census::seeded(random_seed()));
         let (ready, all_ready) = mpsc::channel();
         let mut threads = Vec::new();
         for (id, (listeners, mailbox)) in (0..).map(ShardId).zip(listeners.into_iter().zip(mailboxes)) {
@@ -424,6 +402,13 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
         return Err(StartError::RingEntries(config.ring_entries));
     }
     Ok(())
+}
+
+/// What keeps clients from choosing which of them share a place in a table.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    SystemEntropy::new().fill(&mut bytes);
+    u64::from_le_bytes(bytes)
 }
 
 /// Makes a ring as the shards will, to find out early and say clearly why there is none. On a thread of its own:

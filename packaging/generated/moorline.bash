@@ -28,6 +28,9 @@ _moorline() {
             moorline,serve)
                 cmd="moorline__subcmd__serve"
                 ;;
+            moorline,token)
+                cmd="moorline__subcmd__token"
+                ;;
             moorline__subcmd__generate,completions)
                 cmd="moorline__subcmd__generate__subcmd__completions"
                 ;;
@@ -58,6 +61,9 @@ _moorline() {
             moorline__subcmd__help,serve)
                 cmd="moorline__subcmd__help__subcmd__serve"
                 ;;
+            moorline__subcmd__help,token)
+                cmd="moorline__subcmd__help__subcmd__token"
+                ;;
             moorline__subcmd__help__subcmd__generate,completions)
                 cmd="moorline__subcmd__help__subcmd__generate__subcmd__completions"
                 ;;
@@ -71,7 +77,7 @@ _moorline() {
 
     case "${cmd}" in
         moorline)
-            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help --version serve doctor generate help"
+            opts="-h -V --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-sessions-per-client --max-streams-per-client --max-session-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help --version serve doctor token generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -106,6 +112,62 @@ _moorline() {
                     return 0
                     ;;
                 --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-anonymous)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --auth-resource)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth-server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth-scope)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-keys)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-algorithm)
+                    COMPREPLY=($(compgen -W "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA" -- "${cur}"))
+                    return 0
+                    ;;
+                --jwt-skew)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections-per-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-sessions-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-streams-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-session-rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -163,6 +225,10 @@ _moorline() {
                     ;;
                 --fresh-get-fallback)
                     COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --memory-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --max-body)
@@ -369,7 +435,7 @@ _moorline() {
             return 0
             ;;
         moorline__subcmd__help)
-            opts="serve doctor generate help"
+            opts="serve doctor token generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -466,8 +532,22 @@ _moorline() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        moorline__subcmd__help__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         moorline__subcmd__serve)
-            opts="-h --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help"
+            opts="-h --listen --admin-listen --path --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-sessions-per-client --max-streams-per-client --max-session-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -502,6 +582,62 @@ _moorline() {
                     return 0
                     ;;
                 --max-connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-anonymous)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --auth-resource)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth-server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --auth-scope)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-keys)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jwt-algorithm)
+                    COMPREPLY=($(compgen -W "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA" -- "${cur}"))
+                    return 0
+                    ;;
+                --jwt-skew)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-connections-per-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-sessions-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-streams-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-session-rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -559,6 +695,10 @@ _moorline() {
                     ;;
                 --fresh-get-fallback)
                     COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --memory-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --max-body)
@@ -641,6 +781,20 @@ _moorline() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        moorline__subcmd__token)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_moorline_global_optspecs
-    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
+    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
 end
 
 function __fish_moorline_needs_command
@@ -32,6 +32,29 @@ complete -c moorline -n "__fish_moorline_needs_command" -l allow-origin -d 'Orig
 complete -c moorline -n "__fish_moorline_needs_command" -l shards -d 'Threads to serve with, 1 to 256 [default: one for each usable core]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l ring-entries -d 'Submission queue entries of each thread\'s ring, a power of two' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-connections -d 'Connections at one time [default: what the open-file limit allows]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l auth -d 'What clients have to bring: none, tokens=FILE or jwt; the file is read again on SIGHUP' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l allow-anonymous -d 'Let everybody in from other machines, too, where --auth is none' -r -f -a "on\t'Yes'
+off\t'No'"
+complete -c moorline -n "__fish_moorline_needs_command" -l auth-resource -d 'The endpoint\'s URL as clients know it [default: a URL among --jwt-audience, or as requested]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l auth-server -d 'Authorization server that clients are referred to; may be repeated [default: the issuer]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l auth-scope -d 'Scope that a JWT must have; may be repeated: all of them [default: none]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l jwt-issuer -d 'Issuer of JWTs, exactly as in their iss [default: none]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l jwt-audience -d 'Audience that JWTs are for, as in their aud; may be repeated: one of them [default: none]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l jwt-keys -d 'File with the issuer\'s public keys, a JWK Set; it is read again on SIGHUP [default: none]' -r -F
+complete -c moorline -n "__fish_moorline_needs_command" -l jwt-algorithm -d 'Signature algorithm of JWTs; may be repeated' -r -f -a "RS256\t''
+RS384\t''
+RS512\t''
+PS256\t''
+PS384\t''
+PS512\t''
+ES256\t''
+ES384\t''
+EdDSA\t''"
+complete -c moorline -n "__fish_moorline_needs_command" -l jwt-skew -d 'What the clocks of the issuer and this host may differ by' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-address -d 'Connections of one address; set by hand it counts this machine\'s own, too [default: a sixteenth of --max-connections]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l handshake-timeout -d 'End a session that does nothing after initialize' -r
@@ -52,6 +75,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l replay-bytes -d 'Byte
 complete -c moorline -n "__fish_moorline_needs_command" -l replay-ttl -d 'How long an interrupted stream can be resumed; longer than --write-timeout' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l fresh-get-fallback -d 'Give a plain GET the replies that were lost with their POST' -r -f -a "on\t'Yes'
 off\t'No'"
+complete -c moorline -n "__fish_moorline_needs_command" -l memory-limit -d 'Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-body -d 'Largest request body' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-message -d 'Largest message of the backend' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l write-buffer -d 'Bytes that may wait behind the message being written to a stream' -r
@@ -87,6 +111,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -s h -l help -d 'Print h
 complete -c moorline -n "__fish_moorline_needs_command" -s V -l version -d 'Print version'
 complete -c moorline -n "__fish_moorline_needs_command" -a "serve" -d 'Serve MCP over HTTP; this is also what happens without a command'
 complete -c moorline -n "__fish_moorline_needs_command" -a "doctor" -d 'Say what this host can hold, what binds first, and how to lift it'
+complete -c moorline -n "__fish_moorline_needs_command" -a "token" -d 'Make a bearer token, and print it with its line for the file of --auth tokens=FILE'
 complete -c moorline -n "__fish_moorline_needs_command" -a "generate" -d 'Print shell completions or the manual page'
 complete -c moorline -n "__fish_moorline_needs_command" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l listen -d 'Address to listen on; may be repeated; port 0 lets the kernel choose' -r
@@ -97,6 +122,29 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l allow-origin
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l shards -d 'Threads to serve with, 1 to 256 [default: one for each usable core]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l ring-entries -d 'Submission queue entries of each thread\'s ring, a power of two' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections -d 'Connections at one time [default: what the open-file limit allows]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l auth -d 'What clients have to bring: none, tokens=FILE or jwt; the file is read again on SIGHUP' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l allow-anonymous -d 'Let everybody in from other machines, too, where --auth is none' -r -f -a "on\t'Yes'
+off\t'No'"
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l auth-resource -d 'The endpoint\'s URL as clients know it [default: a URL among --jwt-audience, or as requested]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l auth-server -d 'Authorization server that clients are referred to; may be repeated [default: the issuer]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l auth-scope -d 'Scope that a JWT must have; may be repeated: all of them [default: none]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-issuer -d 'Issuer of JWTs, exactly as in their iss [default: none]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-audience -d 'Audience that JWTs are for, as in their aud; may be repeated: one of them [default: none]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-keys -d 'File with the issuer\'s public keys, a JWK Set; it is read again on SIGHUP [default: none]' -r -F
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-algorithm -d 'Signature algorithm of JWTs; may be repeated' -r -f -a "RS256\t''
+RS384\t''
+RS512\t''
+PS256\t''
+PS384\t''
+PS512\t''
+ES256\t''
+ES384\t''
+EdDSA\t''"
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-skew -d 'What the clocks of the issuer and this host may differ by' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections-per-address -d 'Connections of one address; set by hand it counts this machine\'s own, too [default: a sixteenth of --max-connections]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l handshake-timeout -d 'End a session that does nothing after initialize' -r
@@ -117,6 +165,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l replay-bytes
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l replay-ttl -d 'How long an interrupted stream can be resumed; longer than --write-timeout' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l fresh-get-fallback -d 'Give a plain GET the replies that were lost with their POST' -r -f -a "on\t'Yes'
 off\t'No'"
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l memory-limit -d 'Refuse new sessions, new streams and large bodies while more than this is held for clients [default: none]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-body -d 'Largest request body' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-message -d 'Largest message of the backend' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l write-buffer -d 'Bytes that may wait behind the message being written to a stream' -r
@@ -152,6 +201,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -s h -l help -d
 complete -c moorline -n "__fish_moorline_using_subcommand doctor" -l streams -d 'Streams to be held at one time, for which to say what is missing' -r
 complete -c moorline -n "__fish_moorline_using_subcommand doctor" -l json -d 'Print JSON'
 complete -c moorline -n "__fish_moorline_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c moorline -n "__fish_moorline_using_subcommand token" -s h -l help -d 'Print help'
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and not __fish_seen_subcommand_from completions man help" -s h -l help -d 'Print help'
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and not __fish_seen_subcommand_from completions man help" -f -a "completions" -d 'Completions for a shell'
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and not __fish_seen_subcommand_from completions man help" -f -a "man" -d 'The manual page, as roff'
@@ -161,9 +211,10 @@ complete -c moorline -n "__fish_moorline_using_subcommand generate; and __fish_s
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "completions" -d 'Completions for a shell'
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "man" -d 'The manual page, as roff'
 complete -c moorline -n "__fish_moorline_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor generate help" -f -a "serve" -d 'Serve MCP over HTTP; this is also what happens without a command'
-complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor generate help" -f -a "doctor" -d 'Say what this host can hold, what binds first, and how to lift it'
-complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor generate help" -f -a "generate" -d 'Print shell completions or the manual page'
-complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor token generate help" -f -a "serve" -d 'Serve MCP over HTTP; this is also what happens without a command'
+complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor token generate help" -f -a "doctor" -d 'Say what this host can hold, what binds first, and how to lift it'
+complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor token generate help" -f -a "token" -d 'Make a bearer token, and print it with its line for the file of --auth tokens=FILE'
+complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor token generate help" -f -a "generate" -d 'Print shell completions or the manual page'
+complete -c moorline -n "__fish_moorline_using_subcommand help; and not __fish_seen_subcommand_from serve doctor token generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c moorline -n "__fish_moorline_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "completions" -d 'Completions for a shell'
 complete -c moorline -n "__fish_moorline_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "man" -d 'The manual page, as roff'

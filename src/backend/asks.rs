@@ -41,6 +41,11 @@ impl Asks {
         }
     }
 
+    /// Whether somebody waits for the answer to that request.
+    pub(super) fn is_waiting(&self, id: ServerRequestId) -> bool {
+        self.waiting.borrow().contains_key(&id)
+    }
+
     /// How many wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

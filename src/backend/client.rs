@@ -6,9 +6,9 @@
 use super::{
     asks::Answer,
     context::{CallState, Cancelled, Link},
-    failure::knows_urls,
+    inquiry::Question,
     model::{CreateMessage, IncludeContext, Meta, Sampled},
-    params, schema,
+    params, rounds, schema,
 };
 use crate::core::jsonrpc::RpcError;
 use crate::core::seam::{
@@ -29,14 +29,21 @@ pub struct Client {
     session: Option<SessionKey>,
     call: Option<Rc<CallState>>,
     timeout: Duration,
+    name: Option<String>,
 }
 
 /// Why a client gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AskError {
-    /// The client did not declare that it can do this, or its revision does not know it. Nothing was sent.
-    #[error("the client cannot be asked for {0}")]
-    Unsupported(&'static str),
+    /// The client did not declare that it can do this, or its revision does not know it. Nothing was sent. In a handler of
+    /// 2026-07-28, `?` makes this the error -32021, which names the features.
+    #[error("the client cannot be asked for {what}")]
+    Unsupported {
+        /// What it would be asked for.
+        what: &'static str,
+        /// What it would have to declare; nothing if that would not help.
+        features: ClientFeatures,
+    },
     /// No answer came within the time limit; the client was told so.
     #[error("the client did not answer in time")]
     TimedOut,
@@ -89,8 +96,13 @@ impl UrlElicitation {
         UrlElicitation { id: id.into(), message: message.into(), url: url.into() }
     }
 
-    pub(super) fn params(&self) -> Value {
-        json!({ "mode": "url", "elicitationId": self.id, "message": self.message, "url": self.url })
+    /// 2026-07-28 has given up the id.
+    pub(super) fn params(&self, revision: Revision) -> Value {
+        let mut params = json!({ "mode": "url", "message": self.message, "url": self.url });
+        if revision.has_sessions() {
+            params["elicitationId"] = json!(self.id);
+        }
+        params
     }
 }
 
@@ -109,13 +121,21 @@ pub struct Root {
 impl Client {
     pub(super) fn new(link: &Rc<Link>, session: Option<SessionKey>, call: Option<&Rc<CallState>>) -> Self {
         let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
-        Client { link: Rc::clone(link), session, call: call.map(Rc::clone), timeout }
+        Client { link: Rc::clone(link), session, call: call.map(Rc::clone), timeout, name: None }
     }
 
     /// The same client, with another time limit than [`ASK_TIMEOUT_MS`] for each answer.
     #[must_use]
     pub fn within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// The same client; what it is asked goes by this name in `inputRequests` (2026-07-28), instead of one that is made up. Of
+    /// no importance elsewhere.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -167,10 +187,9 @@ impl Client {
     /// # Errors
     /// See [`AskError`].
     pub async fn elicit_url(&self, wanted: &UrlElicitation) -> Result<Elicited<()>, AskError> {
-        if self.call.as_ref().is_some_and(|call| !knows_urls(call.revision(), call.client())) {
-            return Err(AskError::Unsupported("opening a URL"));
-        }
-        let answer = self.ask(ServerMethod::Elicit, Some(json_of(&wanted.params())?)).await?;
+        self.require(Revision::V2025_11_25, ClientFeatures::URLS, "opening a URL")?;
+        let revision = self.call.as_ref().map_or(Revision::NEWEST_WITH_SESSIONS, |call| call.revision());
+        let answer = self.ask(ServerMethod::Elicit, Some(json_of(&wanted.params(revision))?)).await?;
         let Reaction { action, .. } = read(&answer)?;
         action.with(|| Ok(()))
     }
@@ -215,9 +234,10 @@ impl Client {
     /// Outside of calls the revision and the declarations are not known here: the core refuses what was not declared.
     fn require(&self, since: Revision, features: ClientFeatures, what: &'static str) -> Result<(), AskError> {
         match &self.call {
-            Some(call) if call.revision() < since || !call.client().has(features) => {
-                Err(AskError::Unsupported(what))
+            Some(call) if call.revision() < since => {
+                Err(AskError::Unsupported { what, features: ClientFeatures::default() })
             }
+            Some(call) if !call.client().has(features) => Err(AskError::Unsupported { what, features }),
             Some(_) | None => Ok(()),
         }
     }
@@ -226,7 +246,7 @@ impl Client {
         if self.call.as_ref().is_some_and(|call| call.is_over()) {
             return Err(AskError::CallOver);
         }
-        let session = self.session.ok_or(AskError::Unsupported(method.name()))?;
+        let Some(session) = self.session else { return self.inquire(method, params).await };
         let answer = Answer::expect(&self.link);
         self.link.outbox.push(Tell::Request(ServerRequest {
             id: answer.id(),
@@ -237,6 +257,31 @@ impl Client {
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX / 2),
         }));
         self.unless_over(answer).await?.map_err(AskError::of)
+    }
+
+    /// Without a session: the question goes out with the answer of the call, and the client comes back with another call.
+    async fn inquire(&self, method: ServerMethod, params: Option<Bytes>) -> Result<Bytes, AskError> {
+        let unsupported = |what| AskError::Unsupported { what, features: ClientFeatures::default() };
+        let call = self.call.as_ref().ok_or(unsupported("anything outside of a call"))?;
+        let kind = match method {
+            ServerMethod::CreateMessage => "sampling",
+            ServerMethod::Elicit => "elicitation",
+            ServerMethod::ListRoots => "roots",
+            ServerMethod::Ping => return Err(unsupported("a sign of life")),
+        };
+        if !rounds::may_ask(call.method()) {
+            return Err(unsupported("anything by this method"));
+        }
+        let name = match call.question(self.name.as_deref(), kind) {
+            Ok(name) => name,
+            Err(answer) => return Ok(answer),
+        };
+        let answer = Answer::expect(&self.link);
+        let request = rounds::request(method, params.as_deref());
+        call.ask(Question { name, id: answer.id(), request, patience: self.timeout });
+        self.link.asked(call);
+        let in_time = tokio::time::timeout(self.timeout, answer);
+        self.unless_over(in_time).await?.map_err(|_| AskError::TimedOut)?.map_err(AskError::of)
     }
 
     /// Waits no longer than the call.

@@ -6,11 +6,19 @@
 //! before the handler's answer. After the answer a context is deaf and dumb: progress of a finished call is
 //! a protocol violation.
 //!
-//! A call's state takes about 170 bytes, and its progress token if it has one; its parameters stay as long as it does.
+//! A call's state takes about 250 bytes, and its progress token if it has one; its parameters stay as long as it does.
 
-use super::{asks::Asks, client::Client, host::ReadyList, model::Meta, notification, params};
+use super::{
+    asks::Asks,
+    client::Client,
+    host::ReadyList,
+    inquiry::{Inquiry, Question},
+    model::Meta,
+    notification, params, service,
+};
 use crate::core::seam::{
-    Call, CallKey, ClientFeatures, LogLevel, Method, Notification, Principal, Revision, SessionKey, Tell,
+    Call, CallKey, ClientFeatures, LogLevel, Method, Notification, Principal, Revision, ServerRequestId,
+    SessionKey, Tell,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -40,7 +48,8 @@ impl Context {
     /// `progress` must be greater than in the last report, and both numbers finite; a report that is not is
     /// left out, since the protocol forbids it. `message` is for people and is sent from 2025-03-26 on.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = &self.call.progress_token else { return };
+        let token = self.call.progress_token.borrow();
+        let Some(token) = token.as_deref() else { return };
         if !self.call.advance(progress) {
             return;
         }
@@ -63,7 +72,7 @@ impl Context {
 
     /// Sends a notification that belongs to this call, on the call's own stream.
     pub fn notify(&self, notification: Notification) {
-        self.say(Tell::Notify(self.call.key, notification));
+        self.say_on_call(|call| Tell::Notify(call, notification));
     }
 
     /// Sends a notification to this session's listener; does nothing if the call belongs to none.
@@ -91,7 +100,7 @@ impl Context {
     /// Ends the stream of this call's reply before the answer; the client comes back for the rest after `retry`. For long
     /// work that should not hold a connection (2025-11-25, "polling"). Does nothing where the client could not come back.
     pub fn close_stream(&self, retry: Duration) {
-        self.say(Tell::CloseStream(self.call.key, millis(retry)));
+        self.say_on_call(|call| Tell::CloseStream(call, millis(retry)));
     }
 
     /// Ends this session's listener streams; its client comes back after `retry`, and what is sent meanwhile waits.
@@ -134,27 +143,49 @@ impl Context {
 
     /// What the session's client can be asked for.
     pub fn client_features(&self) -> ClientFeatures {
-        self.call.client
+        self.call.client()
     }
 
     /// Who makes the call: whom the request's token stands for. `None` on a server that lets everybody in.
     pub fn principal(&self) -> Option<&Principal> {
-        self.call.principal.as_ref()
+        self.call.principal()
+    }
+
+    /// Lets the call become a task (2026-07-28, `io.modelcontextprotocol/tasks`) that its client can ask for during `ttl`, at
+    /// most [`TASK_TTL_MS_MAX`](crate::limits::TASK_TTL_MS_MAX). If the handler waits for something after this the client gets
+    /// the task's name instead of a result, and the handler goes on without a connection; if it answers without waiting, its
+    /// client gets the answer as ever.
+    ///
+    /// Nothing happens, and this is `false`, if the client does not know tasks or the call is none of a tool. What is said on
+    /// the call of a task is lost; what it asks, its client finds when it asks for the task.
+    pub fn start_task(&self, ttl: Duration) -> bool {
+        let is_possible = self.call.method() == "tools/call" && self.call.knows_tasks();
+        if is_possible {
+            self.call.inquiry.borrow_mut().get_or_insert_default().task = Some(ttl);
+        }
+        is_possible
     }
 
     /// The `_meta` of the request; empty if it has none.
     pub fn meta(&self) -> Meta {
-        meta_of(self.call.params.as_deref())
+        meta_of(self.call.params.borrow().as_deref())
     }
 
-    /// The call itself.
+    /// The call itself. From 2026-07-28 on another one each time a client comes back with answers.
     pub fn key(&self) -> CallKey {
-        self.call.key
+        self.call.key()
     }
 
     fn say(&self, tell: Tell) {
-        if !self.call.finished.get() {
+        if self.call.stage.get() != Stage::Finished {
             self.link.outbox.push(tell);
+        }
+    }
+
+    /// On a call nobody waits at just now there is nobody to hear it.
+    fn say_on_call(&self, tell: impl FnOnce(CallKey) -> Tell) {
+        if self.call.stage.get() == Stage::Open {
+            self.link.outbox.push(tell(self.call.key()));
         }
     }
 }
@@ -212,6 +243,26 @@ impl Outlet {
 pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) asks: Asks,
+    /// Calls without a session that asked something while nobody looked.
+    asking: RefCell<Vec<Rc<CallState>>>,
+}
+
+impl Link {
+    pub(super) fn new(ready: Arc<ReadyList>) -> Self {
+        Link { outbox: Outbox::new(ready), asks: Asks::default(), asking: RefCell::default() }
+    }
+
+    /// A call has asked something: if its handler is not being polled, somebody has to look after it.
+    pub(super) fn asked(&self, call: &Rc<CallState>) {
+        if !self.outbox.attended.get() {
+            self.asking.borrow_mut().push(Rc::clone(call));
+            self.outbox.ready.wake_driver();
+        }
+    }
+
+    pub(super) fn take_asking(&self) -> Vec<Rc<CallState>> {
+        self.asking.take()
+    }
 }
 
 /// Ready once the call is cancelled; see [`Context::cancelled`].
@@ -238,45 +289,63 @@ impl Future for Cancelled {
     }
 }
 
-/// What host and contexts share about one call.
+/// What host and contexts share about one call. A call that a client comes back to (2026-07-28) is one to its handler: what
+/// changes with each coming is in cells.
 #[derive(Debug)]
 pub(super) struct CallState {
-    key: CallKey,
+    key: Cell<CallKey>,
     session: Option<SessionKey>,
     method: Method,
     revision: Revision,
-    client: ClientFeatures,
+    client: Cell<ClientFeatures>,
     principal: Option<Principal>,
-    params: Option<Bytes>,
-    progress_token: Option<Bytes>,
+    params: RefCell<Option<Bytes>>,
+    progress_token: RefCell<Option<Bytes>>,
     /// The last progress reported; anything is greater than the first.
     progress: Cell<f64>,
     cancelled: Cell<bool>,
-    finished: Cell<bool>,
+    stage: Cell<Stage>,
     /// Who waits for the cancellation: one waker for each task of the handler, hardly ever more than one.
     waiting: RefCell<Vec<Waker>>,
+    /// Where the handler runs.
+    worker: Cell<usize>,
+    /// What the handler asks of a client without a session; `None` until it does.
+    inquiry: RefCell<Option<Box<Inquiry>>>,
+}
+
+/// Who waits for a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its client, on a connection.
+    Open,
+    /// Nobody until its client comes back.
+    Away,
+    /// Nobody any more.
+    Finished,
 }
 
 impl CallState {
     pub(super) fn new(call: &mut Call) -> Self {
         CallState {
-            key: call.key,
+            key: Cell::new(call.key),
             session: call.session,
             method: call.method.clone(),
             revision: call.revision,
-            client: call.client,
+            client: Cell::new(call.client),
             principal: call.principal.take(),
-            params: call.params.clone(),
-            progress_token: call.progress_token.take(),
+            params: RefCell::new(call.params.clone()),
+            progress_token: RefCell::new(call.progress_token.take()),
             progress: Cell::new(f64::NEG_INFINITY),
             cancelled: Cell::new(false),
-            finished: Cell::new(false),
+            stage: Cell::new(Stage::Open),
             waiting: RefCell::default(),
+            worker: Cell::new(usize::MAX),
+            inquiry: RefCell::default(),
         }
     }
 
     pub(super) fn key(&self) -> CallKey {
-        self.key
+        self.key.get()
     }
 
     pub(super) fn session(&self) -> Option<SessionKey> {
@@ -292,12 +361,20 @@ impl CallState {
     }
 
     pub(super) fn client(&self) -> ClientFeatures {
-        self.client
+        self.client.get()
+    }
+
+    pub(super) fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    pub(super) fn params(&self) -> Option<Bytes> {
+        self.params.borrow().clone()
     }
 
     /// Answered, or nobody waits for the answer.
     pub(super) fn is_over(&self) -> bool {
-        self.finished.get() || self.cancelled.get()
+        self.stage.get() == Stage::Finished || self.cancelled.get()
     }
 
     pub(super) fn cancel(&self) {
@@ -308,8 +385,85 @@ impl CallState {
     }
 
     pub(super) fn finish(&self) {
-        self.finished.set(true);
+        self.stage.set(Stage::Finished);
     }
+
+    // --- Without a session ----------------------------------------------------------------------
+
+    /// Where its handler runs.
+    pub(super) fn seat(&self, worker: usize) {
+        self.worker.set(worker);
+    }
+
+    pub(super) fn worker(&self) -> usize {
+        self.worker.get()
+    }
+
+    /// Its client has an answer and may come back.
+    pub(super) fn leave(&self) {
+        self.stage.set(Stage::Away);
+    }
+
+    /// Its client has come back, with another call.
+    pub(super) fn reopen(&self, call: &mut Call) {
+        self.key.set(call.key);
+        self.client.set(call.client);
+        self.params.replace(call.params.clone());
+        self.progress_token.replace(call.progress_token.take());
+        self.progress.set(f64::NEG_INFINITY);
+        self.stage.set(Stage::Open);
+    }
+
+    /// Answers that came before their questions.
+    pub(super) fn give(&self, answers: Vec<(String, Bytes)>) {
+        if !answers.is_empty() {
+            self.inquiry.borrow_mut().get_or_insert_default().given = answers;
+        }
+    }
+
+    /// Names a question that is about to be asked; if it is answered already, that is the answer.
+    pub(super) fn question(&self, name: Option<&str>, kind: &str) -> Result<String, Bytes> {
+        self.inquiry.borrow_mut().get_or_insert_default().question(name, kind)
+    }
+
+    pub(super) fn ask(&self, question: Question) {
+        self.inquiry.borrow_mut().get_or_insert_default().asked.push(question);
+    }
+
+    /// The questions somebody still waits at.
+    pub(super) fn questions(&self, asks: &Asks) -> Vec<(String, Bytes)> {
+        let mut inquiry = self.inquiry.borrow_mut();
+        inquiry.as_mut().map_or_else(Vec::new, |inquiry| inquiry.open(asks))
+    }
+
+    /// How long the most patient question waits.
+    pub(super) fn patience(&self) -> Duration {
+        self.inquiry.borrow().as_ref().map_or(Duration::ZERO, |inquiry| inquiry.patience())
+    }
+
+    /// Which questions these answers are for; the others are nobody's.
+    pub(super) fn matched(&self, answers: Vec<(String, Bytes)>) -> Vec<(ServerRequestId, Bytes)> {
+        let mut inquiry = self.inquiry.borrow_mut();
+        inquiry.as_mut().map_or_else(Vec::new, |inquiry| inquiry.matched(answers))
+    }
+
+    /// Whether the handler wants to be a task, and for how long its client can ask for it.
+    pub(super) fn task_ttl(&self) -> Option<Duration> {
+        self.inquiry.borrow().as_ref()?.task
+    }
+
+    /// The call stays one.
+    pub(super) fn forgo_task(&self) {
+        if let Some(inquiry) = self.inquiry.borrow_mut().as_mut() {
+            inquiry.task = None;
+        }
+    }
+
+    pub(super) fn knows_tasks(&self) -> bool {
+        !self.revision.has_sessions() && service::declares_tasks(self.params.borrow().as_deref())
+    }
+
+    // --- Progress and cancellation --------------------------------------------------------------
 
     /// Takes note of a report; whether it may be sent.
     fn advance(&self, progress: f64) -> bool {

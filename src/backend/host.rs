@@ -13,34 +13,45 @@
 //! and wakes the driver, once however many. Indices on the list may be stale; polling an idle worker or finding none is
 //! harmless. Wakers may be used on any thread and touch nothing but the list.
 //!
-//! Invariants: a worker is idle, or runs one call; `by_call` and `by_session` hold exactly the pending calls.
+//! **Without sessions** (2026-07-28) a handler can outlive its call: it waits in the `Lot` for its client to come back with
+//! answers, or has become one of the `Tasks`. See `away`.
+//!
+//! Invariants: a worker is idle, or runs one call; `by_call` and `by_session` hold exactly the pending calls whose clients
+//! wait.
 //! A pending call costs its worker (the size of the service's largest handler, and about 200 bytes) and
 //! about 100 bytes in the maps. Asking, waking, cancelling: O(1); ending a session: O(its pending calls).
 
+mod away;
 mod listen;
+mod lot;
 mod ready;
 mod worker;
 
 pub(super) use ready::ReadyList;
 
-use super::asks::Asks;
-use super::context::{CallState, Context, Link, Outbox, Outlet};
+use super::context::{CallState, Context, Link, Outlet};
 use super::info::Capabilities;
+use super::rounds::{self, Answers};
 use super::service::{self, PerRevision, Reply, Request, Service, internal_error};
 use super::stamp::Stamp;
+use super::tasks::Tasks;
 use crate::core::jsonrpc::RpcError;
-use crate::core::seam::{Ask, Call, CallKey, Revision, SessionKey, Tell};
+use crate::core::seam::{Ask, Call, CallKey, Revision, SessionKey, ShardId, Tell};
 use crate::limits::IDLE_WORKERS_MAX;
 use crate::shell::backend::Backend;
+use away::{Place, Standing};
+use lot::Lot;
 use slab::Slab;
 use std::{
     collections::HashMap,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     rc::Rc,
     sync::Arc,
     task,
 };
+use tokio::time::Sleep;
 use worker::{Step, Worker, report};
 
 /// One shard's handlers. See the module.
@@ -56,13 +67,26 @@ pub struct Host<S> {
     by_call: HashMap<CallKey, usize>,
     by_session: HashMap<SessionKey, Vec<usize>>,
     stage: Stage,
+    /// Handlers whose clients have to come back.
+    lot: Lot<Place>,
+    tasks: Tasks,
+    /// How many of them run here.
+    tasks_here: usize,
+    /// For the end of the next of either.
+    timer: Option<Pin<Box<Sleep>>>,
     /// Woken workers of the poll under way; kept for its capacity.
     woken: Vec<usize>,
 }
 
 impl<S: Service> Host<S> {
-    /// A host without calls.
+    /// A host without calls, for a process with one shard.
     pub fn new(service: S) -> Self {
+        Host::on(ShardId(0), Tasks::default(), service)
+    }
+
+    /// The same for one shard of several. They share `tasks`, so that each can be asked for the tasks of all; and each has
+    /// the number that the server runs it under, so that clients with answers find the shard that waits for them.
+    pub fn on(shard: ShardId, tasks: Tasks, service: S) -> Self {
         let ready = Arc::new(ReadyList::default());
         let info = service.info();
         Host {
@@ -70,13 +94,17 @@ impl<S: Service> Host<S> {
             greetings: PerRevision::new(|revision| info.greeting(revision)),
             stamp: Stamp::new(&info),
             capabilities: info.capabilities,
-            link: Rc::new(Link { outbox: Outbox::new(Arc::clone(&ready)), asks: Asks::default() }),
+            link: Rc::new(Link::new(Arc::clone(&ready))),
             ready,
             workers: Slab::new(),
             idle: Vec::new(),
             by_call: HashMap::new(),
             by_session: HashMap::new(),
             stage: Stage::New,
+            lot: Lot::new(shard),
+            tasks,
+            tasks_here: 0,
+            timer: None,
             woken: Vec::new(),
         }
     }
@@ -84,6 +112,11 @@ impl<S: Service> Host<S> {
     /// Calls whose handlers have not answered yet.
     pub fn pending_count(&self) -> usize {
         self.by_call.len()
+    }
+
+    /// Handlers whose clients have to come back with answers, from 2026-07-28 on.
+    pub fn parked_count(&self) -> usize {
+        self.lot.len()
     }
 
     /// Requests to clients whose answers handlers wait for.
@@ -119,7 +152,11 @@ impl<S: Service> Backend for Host<S> {
             self.resume(worker, out);
         }
         self.woken = woken;
+        for call in self.link.take_asking() {
+            self.look_after(&call, out);
+        }
         self.link.outbox.drain(out);
+        self.watch(cx);
     }
 }
 
@@ -135,7 +172,7 @@ impl<S: Service> Host<S> {
     fn call_of_session(&mut self, call: Call, out: &mut Vec<Tell>) {
         match call.method.as_str() {
             "initialize" => self.greet(call, out),
-            _ => self.start(call, out),
+            _ => self.start(call, Answers::new(), out),
         }
     }
 
@@ -151,7 +188,11 @@ impl<S: Service> Host<S> {
                 let refusal = service::method_not_found(&call.method);
                 out.push(Tell::Respond(call.key, Err(refusal)));
             }
-            _ => self.start(call, out),
+            "tasks/get" | "tasks/update" | "tasks/cancel" if self.serves_tasks() => {
+                self.about_task(&call, out);
+            }
+            method if rounds::may_ask(method) => self.begin(call, out),
+            _ => self.start(call, Answers::new(), out),
         }
     }
 
@@ -178,14 +219,19 @@ impl<S: Service> Host<S> {
     }
 
     /// Gives a new call to a worker and polls it once.
-    fn start(&mut self, mut call: Call, out: &mut Vec<Tell>) {
+    fn start(&mut self, mut call: Call, given: Answers, out: &mut Vec<Tell>) {
         let state = Rc::new(CallState::new(&mut call));
+        state.give(given);
         let context = Context::new(Rc::clone(&state), Rc::clone(&self.link));
         let request = request_of(call);
         let index = self.idle_worker();
+        state.seat(index);
         self.workers[index].desk.job.set(Some((request, context)));
         match self.step(index, out) {
-            Step::Pending => self.remember(index, state),
+            Step::Pending => {
+                self.remember(index, state);
+                self.settle(index, out);
+            }
             Step::Answered(answer) => {
                 self.release(index);
                 self.respond(&state, answer, out);
@@ -202,18 +248,28 @@ impl<S: Service> Host<S> {
         if self.workers.get(index).is_none_or(|worker| worker.running.is_none()) {
             return;
         }
+        self.hear(index);
         match self.step(index, out) {
-            Step::Pending => {}
+            Step::Pending => self.settle(index, out),
             Step::Answered(answer) => {
-                let state = self.forget(index);
+                let (standing, state) = self.forget(index);
                 self.release(index);
-                self.respond(&state, answer, out);
+                self.end(standing, &state, answer, out);
             }
             Step::Panicked => {
-                let state = self.forget(index);
+                let (standing, state) = self.forget(index);
                 self.workers.remove(index);
-                self.respond(&state, Err(internal_error()), out);
+                self.end(standing, &state, Err(internal_error()), out);
             }
+        }
+    }
+
+    /// A task of a handler's own has asked something while the handler was not polled.
+    fn look_after(&mut self, call: &Rc<CallState>, out: &mut Vec<Tell>) {
+        let index = call.worker();
+        let running = self.workers.get(index).and_then(|worker| worker.running.as_ref());
+        if running.is_some_and(|running| Rc::ptr_eq(running, call)) {
+            self.settle(index, out);
         }
     }
 
@@ -252,11 +308,23 @@ impl<S: Service> Host<S> {
         answer: Result<Reply, RpcError>,
         out: &mut Vec<Tell>,
     ) {
-        out.push(match answer {
-            Ok(reply) if revision.has_sessions() => reply.answer(call),
-            Ok(reply) => reply.map(|json| self.stamp.on(method, json)).answer(call),
-            Err(error) => Tell::Respond(call, Err(service::revised_error(error, revision))),
+        out.push(match self.in_words_of(revision, method, answer) {
+            Ok(reply) => reply.answer(call),
+            Err(error) => Tell::Respond(call, Err(error)),
         });
+    }
+
+    fn in_words_of(
+        &self,
+        revision: Revision,
+        method: &str,
+        answer: Result<Reply, RpcError>,
+    ) -> Result<Reply, RpcError> {
+        match answer {
+            answer if revision.has_sessions() => answer,
+            Ok(reply) => Ok(reply.map(|json| self.stamp.on(method, json))),
+            Err(error) => Err(service::revised_error(error)),
+        }
     }
 
     // --- Bookkeeping --------------------------------------------------------------------------
@@ -288,8 +356,10 @@ impl<S: Service> Host<S> {
         self.workers[index].running = Some(state);
     }
 
-    fn forget(&mut self, index: usize) -> Rc<CallState> {
-        let state = self.workers[index].running.take().expect("only a running worker is resumed");
+    fn forget(&mut self, index: usize) -> (Standing, Rc<CallState>) {
+        let worker = &mut self.workers[index];
+        let standing = mem::take(&mut worker.standing);
+        let state = worker.running.take().expect("only a running worker is resumed");
         self.by_call.remove(&state.key());
         if let Some(session) = state.session()
             && let Some(of_session) = self.by_session.get_mut(&session)
@@ -299,7 +369,7 @@ impl<S: Service> Host<S> {
                 self.by_session.remove(&session);
             }
         }
-        state
+        (standing, state)
     }
 }
 

@@ -74,7 +74,8 @@ impl ServerInfo {
         Reply::revised(greeting, revision)
     }
 
-    /// Who it is goes into the `_meta` of this as of every result.
+    /// The revisions are those that the core names to whoever claims another. Who it is goes into the `_meta` of this as of
+    /// every result.
     fn discovery(&self) -> Result<Reply, RpcError> {
         Reply::of(&Discovery {
             supported_versions: Revision::WITHOUT_SESSIONS.map(Revision::date),

@@ -17,16 +17,19 @@ pub mod context;
 mod failure;
 pub mod host;
 mod info;
+mod inquiry;
 mod members;
 pub mod model;
 pub mod notification;
 pub mod params;
+mod rounds;
 pub mod schema;
 mod serve;
 pub mod server;
 pub mod service;
 mod stamp;
 pub mod stdio;
+pub mod tasks;
 
 #[cfg(test)]
 mod rig;
@@ -49,3 +52,4 @@ pub use params::ParamsError;
 pub use serve::{ServeError, serve};
 pub use server::{BuildError, Builder, NoArguments, Prompt, Resource, Server, Template, Tool};
 pub use service::{Reply, Request, Service};
+pub use tasks::Tasks;

@@ -1,6 +1,6 @@
 //! The shortest way from a service to a running server.
 
-use super::{Host, Service};
+use super::{Host, Service, Tasks};
 use crate::config::{Config, ConfigError, Machine};
 use crate::core::http::policy::PolicyError;
 use crate::server::{RunError, Server, StartError};
@@ -47,5 +47,6 @@ pub fn serve<S: Service>(
 ) -> Result<(), ServeError> {
     let config = config.validated(&Machine::read())?;
     let server = Server::bind(config.server()?)?;
-    Ok(server.run(move |_shard| Host::new(make()))?)
+    let tasks = Tasks::default();
+    Ok(server.run(move |shard| Host::on(shard, tasks.clone(), make()))?)
 }

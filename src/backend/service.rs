@@ -36,7 +36,9 @@ use super::{
 use crate::core::jsonrpc::RpcError;
 use crate::core::seam::{CallKey, ClientFeatures, Method, Notified, ParamField, Revision, SessionKey, Tell};
 use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::{borrow::Cow, sync::Arc};
 
 /// An MCP server. Every shard has an instance of its own, which never leaves its thread: no `Send`, no
@@ -59,6 +61,15 @@ pub trait Service: 'static {
     /// -32602 ([`invalid_params`]) for parameters that do not fit. Failures inside a tool are results with
     /// `isError`, not errors.
     fn call(&self, request: Request, context: Context) -> impl Future<Output = Result<Reply, RpcError>>;
+
+    /// Looks at a request that goes on where an earlier one with the same parameters asked its client something
+    /// (2026-07-28); the handler that waits does not see it.
+    ///
+    /// # Errors
+    /// An error for the client; the handler goes on waiting.
+    fn readmit(&self, _request: &Request) -> Result<(), RpcError> {
+        Ok(())
+    }
 
     /// The shard runs: from now on the service may speak on its own, from tasks on this thread
     /// (`tokio::task::spawn_local`). Called once, before anything else.
@@ -141,6 +152,11 @@ impl Reply {
         Reply::of(&result)
     }
 
+    /// JSON as it is.
+    pub(super) fn raw(json: Bytes) -> Self {
+        Reply(Said::Json(json))
+    }
+
     /// `{}`
     pub fn empty() -> Self {
         Reply(Said::Json(Bytes::from_static(EMPTY)))
@@ -199,7 +215,7 @@ pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
 
 /// The error for a resource that does not exist: -32002, which becomes -32602 where 2026-07-28 is spoken.
 pub fn resource_not_found(uri: &str) -> RpcError {
-    let data = serde_json::json!({ "uri": excerpt(uri) });
+    let data = json!({ "uri": excerpt(uri) });
     RpcError { data: Some(data.to_string().into()), ..error(RESOURCE_NOT_FOUND, "Resource not found") }
 }
 
@@ -223,14 +239,55 @@ pub fn header_mismatch(reason: impl std::fmt::Display) -> RpcError {
     error(-32020, format!("Header mismatch: {reason}"))
 }
 
+/// -32021: the client would have to declare that it can be asked for these (2026-07-28).
+pub fn missing_features(features: ClientFeatures) -> RpcError {
+    let mut required = Map::new();
+    let mut need = |feature, path: &[&str]| {
+        if features.has(feature) {
+            path.iter().fold(&mut required, |place, name| {
+                let inner = place.entry(*name).or_insert_with(|| json!({}));
+                inner.as_object_mut().expect("only objects are put in")
+            });
+        }
+    };
+    need(ClientFeatures::SAMPLING, &["sampling"]);
+    need(ClientFeatures::SAMPLING_TOOLS, &["sampling", "tools"]);
+    need(ClientFeatures::SAMPLING_CONTEXT, &["sampling", "context"]);
+    need(ClientFeatures::FORMS, &["elicitation", "form"]);
+    need(ClientFeatures::URLS, &["elicitation", "url"]);
+    need(ClientFeatures::ROOTS, &["roots"]);
+    missing(Value::Object(required))
+}
+
+/// -32021: the client would have to declare that it knows tasks (2026-07-28).
+pub fn missing_tasks() -> RpcError {
+    missing(json!({ "extensions": { TASKS: {} } }))
+}
+
+fn missing(required: Value) -> RpcError {
+    let data = json!({ "requiredCapabilities": required }).to_string();
+    RpcError { data: Some(data.into()), ..error(-32021, "The client has not declared what this needs") }
+}
+
+/// The extension of 2026-07-28 for work that outlives its request.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// Whether a request with these parameters declares that its client knows tasks.
+pub(super) fn declares_tasks(params: Option<&[u8]>) -> bool {
+    let capabilities =
+        "/io.modelcontextprotocol~1clientCapabilities/extensions/io.modelcontextprotocol~1tasks";
+    let names_them = params.is_some_and(|params| memmem::find(params, TASKS.as_bytes()).is_some());
+    names_them && Value::Object(meta_of(params)).pointer(capabilities).is_some_and(Value::is_object)
+}
+
 /// The same error in the words of 2026-07-28, which has given up two codes.
-pub(super) fn revised_error(error: RpcError, revision: Revision) -> RpcError {
+pub(super) fn revised_error(error: RpcError) -> RpcError {
     let code = match error.code {
         RESOURCE_NOT_FOUND => -32602,
         URL_ELICITATION_REQUIRED => -32603,
         code => code,
     };
-    if revision.has_sessions() { error } else { RpcError { code, ..error } }
+    RpcError { code, ..error }
 }
 
 pub(super) fn error(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {

@@ -191,7 +191,7 @@ impl Shard {
 
     /// The owner's name, for whoever handles the session's calls.
     pub(super) fn owner_name(&self, session: SessionSlot) -> Option<Principal> {
-        self.sessions[session].owner.map(|owner| self.access.principals[owner].name.clone())
+        self.sessions[session].owner.map(|owner| self.access.name(owner))
     }
 
     /// Whether the target is the description of this protected resource, which anybody may read.
@@ -391,6 +391,11 @@ impl Access {
     /// Sessions of this principal on the shard.
     pub(super) fn sessions_of(&self, principal: PrincipalSlot) -> u32 {
         self.principals[principal].sessions
+    }
+
+    /// Its name.
+    pub(super) fn name(&self, principal: PrincipalSlot) -> Principal {
+        self.principals[principal].name.clone()
     }
 
     /// The principal of that name, if it is here.

@@ -16,12 +16,13 @@ use super::{
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
     jsonrpc::{self, Body, EnvelopeError, InitializeParams, Message, Meta, RpcError},
+    memory::Charge,
     queue::{self, Class},
     recovery::Origin,
     refusals::SERVER_ERROR,
     request::{ReplyFacts, Request, SessionField},
     seam::*,
-    session::{Phase, SessionEnd},
+    session::{Holder, Phase, SessionEnd},
     shard::{Deadline, Shard},
     sse,
     stream::{EndOfStream, Role, Via},
@@ -47,6 +48,8 @@ pub(super) struct Post {
     /// When its calls have taken too long.
     late_ms: u64,
     pub(super) timer: Option<TimerId>,
+    /// Its body is held by those who work on it.
+    _charge: Option<Charge>,
 }
 
 /// The form of a reply, once there is one.
@@ -233,10 +236,12 @@ impl Shard {
         if self.draining() {
             return Err(Refusal::draining().into());
         }
+        self.check_memory()?;
         let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
+        let holder = Holder { owner: self.principal_of_conn(conn), account: self.enter_session(conn, now)? };
         let session = self
-            .begin_session(revision, asks::features(&wanted.capabilities), self.principal_of_conn(conn), now)
+            .begin_session(revision, asks::features(&wanted.capabilities), holder, now)
             .ok_or_else(Refusal::too_many_sessions)?;
         let incoming = Incoming {
             id,
@@ -399,6 +404,7 @@ impl Shard {
             calls: 1,
             late_ms: u64::MAX,
             timer: None,
+            _charge: request.charge.as_ref().map(Charge::again),
         });
         self.conns[conn].state = State::Waiting(post);
         post

@@ -3,21 +3,56 @@
 //! Owned by all shards together; touched only when a connection is accepted or ends and when a session begins or
 //! ends, never on the request or keep-alive path.
 
+use super::ledger::Ledger;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many connections and sessions the process has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Census {
     connections: AtomicUsize,
     sessions: AtomicUsize,
     /// Shards whose drain is not complete.
     unfinished_shards: AtomicUsize,
+    ledger: Ledger,
+    /// Bytes held for clients, as far as shards have said so.
+    kept: AtomicUsize,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Census::new()
+    }
 }
 
 impl Census {
-    /// Nobody yet.
+    /// Nobody yet. The ledger of clients is for tests: what it hides from them is known to everybody.
     pub fn new() -> Self {
-        Census::default()
+        Census::seeded(0)
+    }
+
+    /// Nobody yet; `seed` is one that no client knows.
+    pub fn seeded(seed: u64) -> Self {
+        Census {
+            connections: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            unfinished_shards: AtomicUsize::new(0),
+            ledger: Ledger::new(seed),
+            kept: AtomicUsize::new(0),
+        }
+    }
+
+    /// What each client has.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A shard that had said it holds `before` bytes holds `now`.
+    pub(super) fn change_kept(&self, before: usize, now: usize) {
+        self.kept.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Connections at present.

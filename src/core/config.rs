@@ -1,6 +1,6 @@
 //! What every shard of a process is told at start. Read-only afterwards, shared by all shards.
 
-use super::{auth::Authenticator, http::policy::Policy};
+use super::{auth::Authenticator, http::policy::Policy, quotas::Quotas};
 use crate::limits;
 use std::sync::Arc;
 
@@ -61,6 +61,10 @@ pub struct CoreConfig {
     pub sessions_max: usize,
     /// Requests without a session in flight per shard; no flag.
     pub exchanges_max: usize,
+    /// Bytes held for clients beyond which newcomers are refused (`--memory-limit`); `usize::MAX`: never.
+    pub memory_bytes_max: usize,
+    /// What one client may have of them.
+    pub quotas: Quotas,
 }
 
 impl CoreConfig {
@@ -94,6 +98,8 @@ impl CoreConfig {
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
+            memory_bytes_max: usize::MAX,
+            quotas: Quotas::NONE,
         }
     }
 }

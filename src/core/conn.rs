@@ -11,7 +11,9 @@
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version},
     journal::NotedEnd,
+    memory::Charge,
     output::{Boundary, Output},
+    quotas::Source,
     request::{ReadRequest, ReplyFacts, Request},
     seam::*,
     shard::{Admission, Deadline, Shard},
@@ -22,6 +24,7 @@ use super::{
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
+use std::net::IpAddr;
 
 /// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
 pub(super) const ACK_CHECK_MS: u64 = 1_000;
@@ -45,6 +48,7 @@ pub(super) struct Conn {
     pub(super) trailing: Option<StreamSlot>,
     /// With what its latest request came in.
     pub(super) credential: Option<CredentialSlot>,
+    pub(super) source: Source,
     /// A JSON reply that may not have arrived yet.
     doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
@@ -134,7 +138,7 @@ impl Generational for Conn {
 }
 
 impl Conn {
-    fn new(generation: Generation, now: Now) -> Self {
+    fn new(generation: Generation, source: Source, now: Now) -> Self {
         Conn {
             generation,
             state: State::Idle,
@@ -145,6 +149,7 @@ impl Conn {
             progress_ms: now.ms,
             trailing: None,
             credential: None,
+            source,
             doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
@@ -202,13 +207,18 @@ impl Conn {
 // --- Coming and going ---------------------------------------------------------------------------
 
 impl Shard {
-    pub(super) fn admit(&mut self, now: Now) -> Admission {
+    pub(super) fn admit(&mut self, address: IpAddr, now: Now) -> Admission {
         if self.census.enter_connection(self.config.connections_max).is_err() {
             self.counters.connections_refused += 1;
             return Admission::Refused(super::http::reply::BUSY_503);
         }
+        let Ok(source) = self.enter_source(address) else {
+            self.census.leave_connection();
+            self.counters.clients_over_quota += 1;
+            return Admission::Refused(super::http::reply::TOO_MANY_429);
+        };
         self.counters.connections += 1;
-        let conn = self.insert_conn(now);
+        let conn = self.insert_conn(source, now);
         Admission::Admitted(self.conn_key(conn))
     }
 
@@ -217,9 +227,10 @@ impl Shard {
         &mut self,
         bytes: BytesMut,
         request: Option<Box<ReadRequest>>,
+        source: Source,
         now: Now,
     ) -> ConnKey {
-        let conn = self.insert_conn(now);
+        let conn = self.insert_conn(source, now);
         self.conns[conn].input = Some(Box::new(bytes));
         self.conns[conn].age = Age::Used;
         let key = self.conn_key(conn);
@@ -232,8 +243,8 @@ impl Shard {
         key
     }
 
-    fn insert_conn(&mut self, now: Now) -> ConnSlot {
-        let conn = self.conns.insert(Conn::new(self.generations.issue(), now));
+    fn insert_conn(&mut self, source: Source, now: Now) -> ConnSlot {
+        let conn = self.conns.insert(Conn::new(self.generations.issue(), source, now));
         self.arm_conn(conn);
         conn
     }
@@ -319,7 +330,8 @@ impl Shard {
             "the shell ends what it was asked to"
         );
         self.note_end(conn, NotedEnd::Cut, now);
-        self.remove_conn(conn);
+        let entry = self.remove_conn(conn);
+        self.leave_source(entry.source);
         self.census.leave_connection();
     }
 
@@ -358,7 +370,8 @@ impl Shard {
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
         let State::Moving(request) = entry.state else { unreachable!("seen by the caller") };
-        MovedConn { conn: key, shard, bytes, request, refusal: super::http::reply::BUSY_503 }
+        let source = entry.source;
+        MovedConn { conn: key, shard, source, bytes, request, refusal: super::http::reply::BUSY_503 }
     }
 }
 
@@ -439,7 +452,9 @@ impl Shard {
             unreachable!("called in this state only")
         };
         let progress = request.decode(&mut input);
+        let (bytes, charge) = (request.body_bytes(), request.charge.take());
         self.keep_input(conn, input);
+        let progress = progress.and_then(|done| self.hold_body(conn, charge, bytes).map(|()| done));
         if let Ok(None) = progress {
             return Step::Wait;
         }
@@ -447,6 +462,16 @@ impl Shard {
             unreachable!("seen above")
         };
         self.body_decoded(conn, &request, progress, now)
+    }
+
+    /// Counts what has come of a body of unknown length.
+    fn hold_body(&mut self, conn: ConnSlot, charge: Option<Charge>, bytes: usize) -> Result<(), Refusal> {
+        let Some(mut charge) = charge else { return Ok(()) };
+        let outcome = self.raise_charge(&mut charge, bytes);
+        if let State::Body(request) = &mut self.conns[conn].state {
+            request.charge = Some(charge);
+        }
+        outcome.map_err(Refusal::closing)
     }
 
     /// What a body led to that is whole, or refused.

@@ -65,6 +65,7 @@ impl Shard {
         if let Wanted::Request(cursor) | Wanted::FallenThrough(cursor) = wanted {
             self.forget_named(session, cursor.stream);
         }
+        self.check_streams(session, conn)?;
         if let Wanted::Listener(cursor) = wanted {
             self.cursor_proves(session, cursor, now);
         }
@@ -231,6 +232,7 @@ impl Shard {
         if let Some(log) = &mut self.streams[stream].log {
             let removed = log.rewind(cursor.sequence);
             self.account_removed(stream, removed);
+            self.asked_again(stream);
         }
     }
 
@@ -288,9 +290,13 @@ impl Shard {
             .filter(|slot| *slot != stream && self.streams[*slot].attachment == Attachment::None)
             .collect();
         for orphan in orphans {
-            if self.return_unacked(orphan, now) {
-                self.forget_if_done(orphan);
-            }
+            self.return_unacked(orphan, now);
+            self.forget_if_done(orphan);
+        }
+        let queued = self.streams[stream].live_conn().map(|conn| self.conns[conn].queued_offset());
+        if let (Some(log), Some(queued)) = (&mut self.streams[stream].log, queued) {
+            // What was taken back from it when it was taken over is still its own if nobody else got it since.
+            log.forget_writes_behind(queued);
         }
         self.pump_stream(stream, now);
     }
@@ -500,6 +506,7 @@ impl Shard {
         }
         let (session, number) = (entry.session, entry.number);
         let events = self.take_unacked(stream);
+        let events = self.without_proven(session, events);
         if events.is_empty() {
             return false;
         }

@@ -201,9 +201,11 @@ impl Log {
         self.events.remove(self.index_of(sequence)?)
     }
 
-    /// Removes what is not known to have arrived, by its payload.
-    pub(super) fn remove_unacked(&mut self, condemned: impl Fn(&Rc<Bytes>) -> bool) -> Removed {
-        self.remove_where(|event| event.delivery != Delivery::Acked && condemned(&event.message.payload))
+    /// Removes, by its payload, what was not written yet or ends behind `offset` of the attachment's connection.
+    pub(super) fn remove_behind(&mut self, offset: u64, condemned: impl Fn(&Rc<Bytes>) -> bool) -> Removed {
+        self.remove_where(|event| {
+            event.delivery > Delivery::Written { end: offset } && condemned(&event.message.payload)
+        })
     }
 
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {

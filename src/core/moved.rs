@@ -2,14 +2,15 @@
 //! after all.
 //!
 //! What a connection did not acknowledge before it died may have arrived: its acknowledgement may have been lost with it.
-//! If its client comes back with a cursor at or behind such a message, the message is taken out of wherever it waits
-//! or is still unacknowledged, so that the client does not get it again under another id. Remembers under which ids
+//! If its client comes back with a cursor at or behind such a message, the message is taken out of wherever it waits,
+//! and where it is on its way it moves no further, so that the client does not get it again under another id, unless it asks
+//! for it with an older cursor. Remembers under which ids
 //! messages were logged, at most [`MOVED_PER_SESSION_MAX`] and for the replay time; 24 bytes each. Signals are left out:
 //! one that waits stands also for those that were merged into it.
 
 use super::{
     ids::EventId,
-    log::Event,
+    log::{Delivery, Event},
     queue::Class,
     seam::*,
     shard::Shard,
@@ -36,6 +37,20 @@ struct Name {
     /// When the event was logged.
     at_ms: u64,
     payload: Weak<Bytes>,
+    proof: Proof,
+}
+
+/// Whether a cursor showed that the message arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    None,
+    Named,
+}
+
+impl Name {
+    fn is_of(&self, payload: &Rc<Bytes>) -> bool {
+        std::ptr::eq(self.payload.as_ptr(), Rc::as_ptr(payload))
+    }
 }
 
 impl Moved {
@@ -61,16 +76,35 @@ impl Moved {
             self.names.pop_front();
         }
         let payload = Rc::downgrade(&event.message.payload);
-        self.names.push_back(Name { stream, sequence: event.sequence, at_ms: event.at_ms, payload });
+        self.names.push_back(Name {
+            stream,
+            sequence: event.sequence,
+            at_ms: event.at_ms,
+            payload,
+            proof: Proof::None,
+        });
     }
 
-    /// Takes out the messages that the cursor shows to have arrived, as far as they are still somewhere.
-    fn take_proven(&mut self, cursor: EventId) -> Vec<Rc<Bytes>> {
-        let is_proven = |name: &Name| name.stream == cursor.stream && name.sequence <= cursor.sequence;
-        let proven = self.names.iter().filter(|name| is_proven(name));
-        let payloads = proven.filter_map(|name| name.payload.upgrade()).collect();
-        self.names.retain(|name| !is_proven(name) && name.payload.strong_count() > 0);
-        payloads
+    /// The messages that the cursor shows to have arrived, as far as they are still somewhere.
+    fn prove(&mut self, cursor: EventId) -> Vec<Rc<Bytes>> {
+        self.names.retain(|name| name.payload.strong_count() > 0);
+        let is_named = |name: &&mut Name| name.stream == cursor.stream && name.sequence <= cursor.sequence;
+        let named = self.names.iter_mut().filter(is_named);
+        named
+            .filter_map(|name| {
+                name.proof = Proof::Named;
+                name.payload.upgrade()
+            })
+            .collect()
+    }
+
+    fn is_proven(&self, payload: &Rc<Bytes>) -> bool {
+        self.names.iter().any(|name| name.proof == Proof::Named && name.is_of(payload))
+    }
+
+    /// The client wants that message once more.
+    fn disprove(&mut self, payload: &Rc<Bytes>) {
+        self.names.iter_mut().filter(|name| name.is_of(payload)).for_each(|name| name.proof = Proof::None);
     }
 }
 
@@ -95,7 +129,7 @@ impl Shard {
     /// A client named an event of a listener stream: what moved from there and was written before it has arrived.
     pub(super) fn cursor_proves(&mut self, session: SessionSlot, cursor: EventId, now: Now) {
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        let proven = recovery.moved.take_proven(cursor);
+        let proven = recovery.moved.prove(cursor);
         self.drop_empty_recovery(session);
         if proven.is_empty() {
             return;
@@ -112,11 +146,28 @@ impl Shard {
         }
     }
 
-    /// Takes messages that are not known to have arrived out of a stream, and their frames back as far as they are not
-    /// with the kernel.
+    /// Leaves out the events whose arrival a cursor proved meanwhile.
+    pub(super) fn without_proven(&self, session: SessionSlot, events: Vec<Event>) -> Vec<Event> {
+        let Some(recovery) = &self.sessions[session].recovery else { return events };
+        events.into_iter().filter(|event| !recovery.moved.is_proven(&event.message.payload)).collect()
+    }
+
+    /// The client asked for everything that this stream's log still holds unacknowledged, whatever it named before.
+    pub(super) fn asked_again(&mut self, stream: StreamSlot) {
+        let entry = &self.streams[stream];
+        let Some(recovery) = &mut self.sessions[entry.session].recovery else { return };
+        for event in entry.log.iter().flat_map(|log| log.iter()) {
+            if event.delivery != Delivery::Acked {
+                recovery.moved.disprove(&event.message.payload);
+            }
+        }
+    }
+
+    /// Takes messages out of a stream and back from its connection, as far as they are not with the kernel.
     fn withdraw(&mut self, stream: StreamSlot, condemned: impl Fn(&Rc<Bytes>) -> bool, now: Now) {
+        let lent = self.streams[stream].live_conn().map_or(0, |conn| self.conns[conn].lent_offset());
         let Some(log) = &mut self.streams[stream].log else { return };
-        let removed = log.remove_unacked(condemned);
+        let removed = log.remove_behind(lent, condemned);
         if removed.events == 0 {
             return;
         }

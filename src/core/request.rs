@@ -16,6 +16,8 @@ use super::{
         reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
+    memory::Charge,
+    quotas::Source,
     seam::*,
     session::SessionEnd,
     shard::Shard,
@@ -111,6 +113,8 @@ pub(super) struct Request {
     pub(super) named: Named,
     decoder: Decoder,
     body: BytesMut,
+    /// What is set aside for the body, if it has one.
+    pub(super) charge: Option<Charge>,
 }
 
 impl Request {
@@ -120,6 +124,11 @@ impl Request {
             Progress::NeedMore => None,
             Progress::Done => Some(std::mem::take(&mut self.body).freeze()),
         })
+    }
+
+    /// How much of the body is here.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body.len()
     }
 
     pub(super) fn wanted_bytes(&self, buffered: usize) -> usize {
@@ -268,6 +277,7 @@ impl Shard {
             named: Named::Absent,
             decoder: Decoder::new(Framing::None, 0)?,
             body: BytesMut::new(),
+            charge: None,
         };
         if head.method == Method::Delete {
             return Ok(Verdict::Delete(live, request));
@@ -277,7 +287,7 @@ impl Shard {
     }
 
     /// What the head of a request says that has no session, whatever else it names. There are only POSTs.
-    fn judge_stateless(&self, head: &Head<'_>, cors: Cors<'_>, named: Named) -> Result<Verdict, Refusal> {
+    fn judge_stateless(&mut self, head: &Head<'_>, cors: Cors<'_>, named: Named) -> Result<Verdict, Refusal> {
         match head.method {
             Method::Post => self.judge_post(head, cors, SessionField::Absent, named),
             _ => Err(Refusal::method_not_allowed(ALLOW_POST)),
@@ -286,7 +296,7 @@ impl Shard {
 
     /// Whether a version that is not known is one that is not served depends on the body, which may claim it.
     fn judge_post(
-        &self,
+        &mut self,
         head: &Head<'_>,
         cors: Cors<'_>,
         session: SessionField,
@@ -302,6 +312,7 @@ impl Shard {
             named,
             decoder,
             body: BytesMut::new(),
+            charge: Some(self.charge_body(head.framing)?),
         };
         Ok(Verdict::Post(request, head.expect))
     }
@@ -338,8 +349,8 @@ impl Shard {
         self.counters.requests -= 1;
         self.unnote_request(conn);
         let refusal = http::reply::BUSY_503;
-        let (bytes, request) = (BytesMut::new(), None);
-        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, bytes, request, refusal }));
+        let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
+        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, source, bytes, request, refusal }));
     }
 
     // --- Sessions of requests --------------------------------------------------------------------

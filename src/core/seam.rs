@@ -3,7 +3,7 @@
 //! Owns no state. Everything here is plain data; the [`Shard`](super::shard::Shard) facade consumes and
 //! produces it.
 
-use super::{ids::SessionId, jsonrpc::RpcError, request::ReadRequest};
+use super::{ids::SessionId, jsonrpc::RpcError, quotas::Source, request::ReadRequest};
 use bytes::{Bytes, BytesMut};
 use std::{fmt, num::NonZeroU64, rc::Rc, sync::Arc};
 
@@ -91,6 +91,8 @@ pub struct MovedConn {
     pub conn: ConnKey,
     /// Where it goes.
     pub shard: ShardId,
+    /// Where it comes from.
+    pub source: Source,
     /// Everything read and not consumed: it starts at a request line.
     pub bytes: BytesMut,
     /// The request to be answered before those bytes, if it had to be read to know where it belongs.
@@ -619,7 +621,7 @@ impl Revision {
     /// Those that begin with `initialize`, oldest first.
     pub const WITH_SESSIONS: [Revision; 4] =
         [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25];
-    /// Those without; what a server says it supports to a client that begins with no `initialize`.
+    /// Those whose requests say everything themselves, oldest first.
     pub const WITHOUT_SESSIONS: [Revision; 1] = [Revision::V2026_07_28];
     /// What a client is offered whose `initialize` asks for something else.
     pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;

@@ -8,6 +8,7 @@ use super::{
     asks::Asks,
     calls::Outcome,
     ids::{SessionId, Tag},
+    ledger::Account,
     queue::Queue,
     recovery::Recovery,
     seam::*,
@@ -29,6 +30,8 @@ pub(super) struct Session {
     pub(super) client: ClientFeatures,
     /// Whose it is; nobody else's requests find it.
     pub(super) owner: Option<PrincipalSlot>,
+    /// What it and its streams are counted in.
+    pub(super) account: Option<Account>,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -52,6 +55,13 @@ pub(super) struct Session {
     pub(super) queue: Option<Box<Queue>>,
     pub(super) asks: Option<Box<Asks>>,
     pub(super) recovery: Option<Box<Recovery>>,
+}
+
+/// Whose a session is, and what it is counted in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder {
+    pub(super) owner: Option<PrincipalSlot>,
+    pub(super) account: Option<Account>,
 }
 
 /// How far the handshake has come.
@@ -96,7 +106,7 @@ impl Session {
         tag: Tag,
         revision: Revision,
         client: ClientFeatures,
-        owner: Option<PrincipalSlot>,
+        holder: Holder,
         now: Now,
     ) -> Self {
         Session {
@@ -107,7 +117,8 @@ impl Session {
             phase: Phase::Initializing,
             log_level: LogLevel::Debug,
             client,
-            owner,
+            owner: holder.owner,
+            account: holder.account,
             gets: 0,
             fallen_through: 0,
             calls_in_flight: 0,
@@ -145,15 +156,16 @@ impl Shard {
         &mut self,
         revision: Revision,
         client: ClientFeatures,
-        owner: Option<PrincipalSlot>,
+        holder: Holder,
         now: Now,
     ) -> Option<SessionSlot> {
         if self.census.enter_session(self.config.sessions_max).is_err() {
             self.counters.sessions_refused += 1;
+            self.leave_session(holder.account);
             return None;
         }
         self.counters.sessions += 1;
-        self.access.session_began(owner);
+        self.access.session_began(holder.owner);
         let mut random = [0; 20];
         self.entropy.fill(&mut random);
         let (secret, tag) = random.split_at(16);
@@ -161,7 +173,7 @@ impl Shard {
         let tag = Tag::new(u32::from_le_bytes(tag.try_into().expect("4 bytes")));
         let generation = self.generations.issue();
         let session =
-            self.sessions.insert(Session::new(generation, secret, tag, revision, client, owner, now));
+            self.sessions.insert(Session::new(generation, secret, tag, revision, client, holder, now));
         self.arm_session(session, now.ms + self.config.handshake_timeout_ms);
         Some(session)
     }
@@ -246,6 +258,7 @@ impl Shard {
         }
         debug_assert_eq!((entry.replay_events, entry.replay_bytes, entry.gets), (0, 0, 0));
         self.access.session_ended(entry.owner);
+        self.leave_session(entry.account);
         self.census.leave_session();
         self.ask(Ask::SessionEnded(key));
     }

@@ -20,9 +20,11 @@ use super::{
     ids::Generations,
     journal::Journal,
     listen,
+    memory::Meter,
     output::Output,
     publish::Of,
     queue::{Class, Message},
+    quotas::Source,
     request::ReadRequest,
     seam::*,
     session::{Session, SessionEnd},
@@ -35,7 +37,13 @@ use super::{
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
-use std::{collections::VecDeque, fmt, rc::Rc, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    sync::Arc,
+};
 
 /// One shard's sessions, streams, connections and timers.
 pub struct Shard {
@@ -43,6 +51,7 @@ pub struct Shard {
     pub(super) config: Arc<CoreConfig>,
     pub(super) census: Arc<Census>,
     pub(super) access: Access,
+    pub(super) meter: Rc<Meter>,
     pub(super) entropy: Box<dyn Entropy>,
     pub(super) generations: Generations,
     pub(super) wheel: Wheel<Deadline>,
@@ -217,11 +226,13 @@ impl Shard {
         now: Now,
     ) -> Self {
         let (conns, sessions) = capacities(&config);
+        let meter = Meter::new(census.clone());
         census.shard_began();
         Shard {
             id,
             census,
             access: Access::new(config.auth.clone()),
+            meter,
             entropy,
             generations: Generations::default(),
             wheel: Wheel::new(now.ms, conns + sessions),
@@ -252,16 +263,27 @@ impl Shard {
 
     // --- Inputs --------------------------------------------------------------------------------
 
-    /// A connection was accepted.
+    /// A connection was accepted, from an address that does not matter.
     pub fn connect(&mut self, now: Now) -> Admission {
-        self.keep_date(now);
-        self.admit(now)
+        self.connect_from(Ipv4Addr::LOCALHOST.into(), now)
     }
 
-    /// A connection arrived from another shard: [`MovedConn::bytes`] and [`MovedConn::request`].
-    pub fn adopt(&mut self, bytes: BytesMut, request: Option<Box<ReadRequest>>, now: Now) -> ConnKey {
+    /// A connection was accepted.
+    pub fn connect_from(&mut self, address: IpAddr, now: Now) -> Admission {
         self.keep_date(now);
-        self.adopt_conn(bytes, request, now)
+        self.admit(address, now)
+    }
+
+    /// A connection arrived from another shard: [`MovedConn::bytes`], [`MovedConn::request`] and [`MovedConn::source`].
+    pub fn adopt(
+        &mut self,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        source: Source,
+        now: Now,
+    ) -> ConnKey {
+        self.keep_date(now);
+        self.adopt_conn(bytes, request, source, now)
     }
 
     /// The buffer to receive into: what is kept of an unfinished message, with room for more. `None`: any
@@ -321,7 +343,8 @@ impl Shard {
     }
 
     /// A connection this shard gave away was taken by nobody and is closed: it counts no longer.
-    pub fn strayed(&mut self) {
+    pub fn strayed(&mut self, source: Source) {
+        self.leave_source(source);
         self.census.leave_connection();
     }
 
@@ -459,6 +482,9 @@ impl Shard {
     pub fn reconfigure(&mut self, config: Arc<CoreConfig>) {
         assert_eq!(config.shards, self.config.shards, "session ids name the shards that were there");
         assert_eq!(config.keep_alive_ms, self.config.keep_alive_ms, "streams without timers would get none");
+        if let Some(rules) = &config.auth {
+            self.reauthorize(rules.clone());
+        }
         self.config = config;
     }
 

@@ -273,6 +273,9 @@ impl Shard {
             for event in log.iter() {
                 session.replay_events -= 1;
                 session.replay_bytes -= bytes_u32(event.message.payload.len());
+                if entry.kind == StreamKind::Request {
+                    self.meter.remove(event.message.payload.len());
+                }
             }
         }
     }
@@ -316,7 +319,11 @@ impl Shard {
         let session = &mut self.sessions[entry.session];
         if via.is_get() {
             session.gets += 1;
+            let session = entry.session;
+            self.enter_stream(session);
         }
+        let session = &mut self.sessions[self.streams[stream].session];
+        let entry = &self.streams[stream];
         if entry.role == Role::FallenThrough {
             session.fallen_through += 1;
         }
@@ -331,7 +338,10 @@ impl Shard {
         let session = &mut self.sessions[entry.session];
         if entry.via.is_get() {
             session.gets -= 1;
+            self.leave_stream(entry.session);
         }
+        let entry = &self.streams[stream];
+        let session = &mut self.sessions[entry.session];
         if entry.role == Role::FallenThrough {
             session.fallen_through -= 1;
         }
@@ -464,6 +474,9 @@ impl Shard {
         let owner = &mut self.sessions[session];
         owner.replay_events += 1;
         owner.replay_bytes += bytes;
+        if self.streams[stream].kind == StreamKind::Request {
+            self.meter.add(bytes as usize);
+        }
         self.keep_log_bounds(stream, now);
         self.arm_stream(stream, now.ms + self.config.replay_ttl_ms);
     }
@@ -753,6 +766,9 @@ impl Shard {
         let session = &mut self.sessions[entry.session];
         session.replay_events -= bytes_u32(removed.events);
         session.replay_bytes -= bytes_u32(removed.bytes);
+        if entry.kind == StreamKind::Request {
+            self.meter.remove(removed.bytes);
+        }
     }
 
     /// Takes what is not known to have arrived out of the stream's log.

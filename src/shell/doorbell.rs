@@ -9,7 +9,7 @@
 //!
 //! O(1).
 
-use crate::core::{auth::Authenticator, config::CoreConfig};
+use crate::core::config::CoreConfig;
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -44,8 +44,6 @@ pub(crate) struct Doorbell {
     has_settings: AtomicBool,
     /// The latest settings, until the shard takes them. Locked when there are some, never otherwise.
     settings: Mutex<Option<Arc<CoreConfig>>>,
-    has_rules: AtomicBool,
-    rules: Mutex<Option<Arc<Authenticator>>>,
 }
 
 impl Doorbell {
@@ -64,8 +62,6 @@ impl Doorbell {
             answered: AtomicU64::new(0),
             has_settings: AtomicBool::new(false),
             settings: Mutex::new(None),
-            has_rules: AtomicBool::new(false),
-            rules: Mutex::default(),
         })
     }
 
@@ -116,25 +112,6 @@ impl Doorbell {
             return None;
         }
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    // --- Rules ------------------------------------------------------------------------------------
-
-    /// Leaves new rules of who gets in for the shard, in the place of any it has not taken yet, and wakes it.
-    pub(crate) fn leave_rules(&self, rules: Arc<Authenticator>) {
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
-        self.has_rules.store(true, Ordering::Release);
-        self.ring();
-    }
-
-    /// Rules that were left since the last time. Without any it is one load, so that it can be asked whenever the bell was
-    /// rung.
-    pub(crate) fn take_rules(&self) -> Option<Arc<Authenticator>> {
-        if !self.has_rules.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.has_rules.store(false, Ordering::Release);
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     // --- The roll ---------------------------------------------------------------------------------

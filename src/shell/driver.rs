@@ -286,9 +286,6 @@ impl<B: Backend> Driver<B> {
             }
             guard.clear_ready();
             self.has_mail = Left::Something;
-            if let Some(rules) = guard.get_inner().take_rules() {
-                self.core.reauthorize(rules);
-            }
         }
         self.heed_phase();
         if self.has_mail == Left::Nothing {
@@ -298,7 +295,7 @@ impl<B: Backend> Driver<B> {
         self.has_mail = self.mailbox.receive(MAIL_PER_TURN_MAX, &mut mail);
         for letter in mail.drain(..) {
             match letter {
-                // Dropped, a traveller is shut down and closed.
+                // Dropped, a traveller is told to come again, shut down and closed.
                 Mail::Connection(_) | Mail::Publication(_) if self.is_ending() => {}
                 Mail::Connection(traveller) => self.adopt(traveller),
                 Mail::Announcement(announcement) => self.core.broadcast(announcement),

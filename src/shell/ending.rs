@@ -107,13 +107,13 @@ impl<B: Backend> Driver<B> {
 
     fn deliver(&mut self, leaving: Leaving) {
         let Leaving { conn, moved } = leaving;
-        let traveller = Traveller::new(conn.into_fd(), moved.bytes, moved.request);
+        let traveller = Traveller::new(conn.into_fd(), moved.bytes, moved.request, moved.source);
         match self.mailbox.send(moved.shard, Mail::Connection(traveller)) {
             Ok(()) => self.counters.moved_away += 1,
             Err(Mail::Connection(traveller)) => {
                 self.counters.moves_refused += 1;
                 self.refuse(traveller.arrive().0, moved.refusal);
-                self.core.strayed();
+                self.core.strayed(moved.source);
             }
             Err(Mail::Announcement(_) | Mail::Publication(_) | Mail::Inquiry(_)) => {
                 unreachable!("the mail that was given is given back")

@@ -22,7 +22,10 @@ use crate::{
     limits::{COMPLETIONS_PER_TURN_MAX, LINGER_BYTES_MAX, READ_BUFFER_BYTES},
 };
 use bytes::BytesMut;
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
 
 impl<B: Backend> Driver<B> {
     pub(super) fn take_completions(&mut self) {
@@ -43,7 +46,8 @@ impl<B: Backend> Driver<B> {
 
     pub(super) fn connect(&mut self, fd: OwnedFd) {
         self.counters.accepted += 1;
-        match self.core.connect(self.now) {
+        let address = socket::peer(fd.as_fd());
+        match self.core.connect_from(address, self.now) {
             Admission::Admitted(key) => {
                 self.table.insert(key, fd);
                 self.touched.push(key);
@@ -54,8 +58,8 @@ impl<B: Backend> Driver<B> {
 
     pub(super) fn adopt(&mut self, traveller: Traveller) {
         self.counters.moved_here += 1;
-        let (fd, bytes, request) = traveller.arrive();
-        let key = self.core.adopt(bytes, request, self.now);
+        let (fd, bytes, request, source) = traveller.arrive();
+        let key = self.core.adopt(bytes, request, source, self.now);
         self.table.insert(key, fd);
         self.touched.push(key);
     }

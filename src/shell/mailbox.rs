@@ -16,7 +16,7 @@ use super::{
     doorbell::{Doorbell, Phase},
 };
 use crate::{
-    core::{Announcement, Audience, Reach, ReadRequest, ShardId},
+    core::{Announcement, Audience, Reach, ReadRequest, ShardId, http::reply::BUSY_503, quotas::Source},
     limits::{MAILBOX_MESSAGES_MAX, OUTSIDE_MESSAGES_MAX},
 };
 use bytes::BytesMut;
@@ -56,32 +56,39 @@ pub(crate) struct Letter {
     pub(crate) reply: oneshot::Sender<Reach>,
 }
 
-/// A connection between two shards. Dropped on its way it is shut down and closed, so that its peer does
-/// not wait for ever.
+/// A connection between two shards. Dropped on its way, because the shard it was sent to has ended, it is told to come
+/// again (503), shut down and closed, so that its peer does not wait for ever.
 #[derive(Debug)]
 pub(crate) struct Traveller {
     fd: Option<OwnedFd>,
     bytes: BytesMut,
     request: Option<Box<ReadRequest>>,
+    source: Source,
 }
 
 impl Traveller {
-    /// A connection with no operation in flight, what was read from it and not consumed, and the request before that if
-    /// it was read.
-    pub(crate) fn new(fd: OwnedFd, bytes: BytesMut, request: Option<Box<ReadRequest>>) -> Self {
-        Traveller { fd: Some(fd), bytes, request }
+    /// A connection with no operation in flight, what was read from it and not consumed, the request before that if it was
+    /// read, and where it came from.
+    pub(crate) fn new(
+        fd: OwnedFd,
+        bytes: BytesMut,
+        request: Option<Box<ReadRequest>>,
+        source: Source,
+    ) -> Self {
+        Traveller { fd: Some(fd), bytes, request, source }
     }
 
     /// Ends the journey.
-    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Option<Box<ReadRequest>>) {
+    pub(crate) fn arrive(mut self) -> (OwnedFd, BytesMut, Option<Box<ReadRequest>>, Source) {
         let fd = self.fd.take().expect("a traveller arrives once");
-        (fd, std::mem::take(&mut self.bytes), self.request.take())
+        (fd, std::mem::take(&mut self.bytes), self.request.take(), self.source)
     }
 }
 
 impl Drop for Traveller {
     fn drop(&mut self) {
         if let Some(fd) = &self.fd {
+            super::socket::send_now(fd.as_fd(), BUSY_503);
             super::socket::shut(fd.as_fd());
         }
     }
@@ -363,10 +370,7 @@ impl<T> Drop for Ring<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::{
-        NotificationKind,
-        auth::{Authenticator, Resource, Scheme, Tokens},
-    };
+    use crate::core::NotificationKind;
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::{
@@ -510,41 +514,27 @@ mod tests {
     }
 
     #[test]
-    fn an_undelivered_connection_is_shut_down() {
+    fn an_undelivered_connection_is_told_to_come_again() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None);
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
-        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).unwrap();
+        assert_eq!(reply, BUSY_503);
     }
 
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None);
-        let (fd, bytes, _) = traveller.arrive();
+        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
+        let (fd, bytes, ..) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();
         let mut reply = [0; 2];
         client.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"ok");
-    }
-
-    #[test]
-    fn the_latest_rules_are_taken_once() {
-        let rules = |line: &str| {
-            let scheme = Scheme::Tokens(Tokens::parse(line).unwrap());
-            Arc::new(Authenticator::new(scheme, Resource::default()))
-        };
-        let boxes = mailboxes(1).unwrap();
-        let bell = boxes[0].doorbell();
-        assert!(bell.take_rules().is_none());
-        let (first, second) = (rules(""), rules("# second"));
-        bell.leave_rules(first);
-        bell.leave_rules(second.clone());
-        assert!(bell.take_rules().is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
-        assert!(bell.take_rules().is_none());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod mailbox;
 mod conn;
 pub(crate) mod counters;
 mod ending;
-mod entropy;
+pub(crate) mod entropy;
 mod errno;
 mod input;
 mod notices;

@@ -8,7 +8,7 @@ use socket2::SockRef;
 use std::{
     io,
     mem::MaybeUninit,
-    net::Shutdown,
+    net::{IpAddr, Ipv4Addr, Shutdown},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     time::Duration,
 };
@@ -48,6 +48,12 @@ pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> usize {
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     // It fails only on a socket that never was connected. Then nothing proves an acknowledgement.
     if result == 0 { usize::try_from(count).unwrap_or(usize::MAX) } else { usize::MAX }
+}
+
+/// Where the connection comes from; the unspecified address if it is gone already.
+pub(crate) fn peer(fd: BorrowedFd<'_>) -> IpAddr {
+    let address = SockRef::from(&fd).peer_addr().ok().and_then(|address| address.as_socket());
+    address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }
 
 /// Bytes received and not read yet (`SIOCINQ`).

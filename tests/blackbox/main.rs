@@ -6,6 +6,7 @@
 //! `MOORLINE_TEST_QUIET_MS` lengthens.
 
 mod admin;
+mod auth;
 mod departures;
 mod event_source;
 mod events;

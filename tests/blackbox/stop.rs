@@ -142,7 +142,7 @@ fn a_port_of_another_instance_is_taken() {
 #[test]
 fn a_foreign_address_is_exit_code_3() {
     // TEST-NET-1 is assigned to no host (RFC 5737).
-    refuses_to_start(&["--listen", "192.0.2.1:8080"], 3, "192.0.2.1:8080");
+    refuses_to_start(&["--listen", "192.0.2.1:8080", "--allow-anonymous"], 3, "192.0.2.1:8080");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_supervisor_is_told_of_a_reload_from_begin_to_end() {
 #[test]
 fn a_start_that_fails_is_not_reported_as_ready() {
     let ear = Ear::new();
-    let mut command = command(&["--listen", "192.0.2.1:1"]);
+    let mut command = command(&["--listen", "192.0.2.1:1", "--allow-anonymous"]);
     let status = command.env("NOTIFY_SOCKET", &ear.path).stderr(Stdio::null()).status();
     assert_eq!(status.expect("it runs").code(), Some(3));
     assert_eq!(ear.hear(Duration::from_millis(1)), None);

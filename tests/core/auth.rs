@@ -1,11 +1,14 @@
 //! Who gets in, what belongs to whom, and how it ends when a token does.
 
-use crate::world::{
-    ClientId, World,
-    ask::{bodiless, post, request},
-    config,
-    http::Response,
-    issuer, other, stateless,
+use crate::{
+    issuer,
+    world::{
+        ClientId, World,
+        ask::{bodiless, post, request},
+        config,
+        http::Response,
+        other, stateless,
+    },
 };
 use jsonwebtoken::Algorithm;
 use moorline::core::{

@@ -1,6 +1,6 @@
 //! JSON Web Tokens: which are good, for whom and how long, and which keys count.
 
-use crate::world::issuer::{self, AUDIENCE, ISSUER, claims};
+use crate::issuer::{self, AUDIENCE, ISSUER, claims};
 use jsonwebtoken::Algorithm;
 use moorline::core::auth::{
     Authenticator, Denial, Digest, Grant, Jwt, JwtRules, KeysError, Resource, Scheme,

@@ -9,4 +9,5 @@ mod attacks;
 mod fuzz;
 mod known_failures;
 mod mutator;
+mod strangers;
 mod targets;

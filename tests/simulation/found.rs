@@ -419,3 +419,20 @@ fn an_older_cursor_takes_nothing_back() {
     let text = bench.write(first) + &bench.write(third);
     assert_eq!(text.matches("one").count(), 1, "its client may not have it: {text}");
 }
+
+#[test]
+fn what_was_taken_back_from_a_listener_is_written_when_it_is_promoted_again() {
+    let mut bench = Bench::new(CoreConfig { listener_policy: ListenerPolicy::Latest, ..roomy(1) });
+    let first = bench.get("");
+    bench.write(first);
+    bench.announce(NotificationKind::Other, "one");
+    bench.announce(NotificationKind::Other, "two");
+    let second = bench.get("");
+    // The newcomer goes before the kernel was asked about the first.
+    bench.reset(second, 0);
+    bench.announce(NotificationKind::Other, "three");
+    let text = bench.write(first);
+    for word in ["one", "two", "three"] {
+        assert_eq!(text.matches(word).count(), 1, "{word}: {text}");
+    }
+}

@@ -17,6 +17,7 @@ use moorline::core::{
     ShardId,
     census::Census,
     config::{CoreConfig, Priming},
+    quotas::Source,
     shard::{Admission, Population, Shard},
 };
 use std::{
@@ -57,6 +58,7 @@ pub enum Mail {
     Conn {
         socket: usize,
         to: usize,
+        source: Source,
         bytes: BytesMut,
         request: Option<Box<ReadRequest>>,
         refusal: &'static [u8],
@@ -256,13 +258,13 @@ impl Sim {
                 note!(self, "socket {socket} leaves shard {shard} for {:?}", moved.shard);
                 assert!(self.sockets[socket].in_flight.is_none(), "moved with a write in flight");
                 if !self.is_calm && self.rng.percent(3) {
-                    return self.stray(shard, socket, moved.refusal);
+                    return self.stray(shard, socket, moved.source, moved.refusal);
                 }
                 self.sockets[socket].place = Place::Mail;
                 let to = usize::from(moved.shard.0);
                 assert_ne!(to, shard, "moved to where it is");
-                let MovedConn { bytes, request, refusal, .. } = moved;
-                self.mail.push_back(Mail::Conn { socket, to, bytes, request, refusal });
+                let MovedConn { source, bytes, request, refusal, .. } = moved;
+                self.mail.push_back(Mail::Conn { socket, to, source, bytes, request, refusal });
             }
             Effect::Measure(key) => {
                 if let Some(socket) = self.find(shard, key) {
@@ -282,13 +284,13 @@ impl Sim {
     }
 
     /// The other shard's mailbox is full: the shell refuses the connection and closes it.
-    fn stray(&mut self, shard: usize, socket: usize, refusal: &'static [u8]) {
+    fn stray(&mut self, shard: usize, socket: usize, source: Source, refusal: &'static [u8]) {
         assert!(refusal.starts_with(b"HTTP/1.1 503 "));
         note!(self, "socket {socket} finds no room");
         let entry = &mut self.sockets[socket];
         entry.place = Place::Closed;
         entry.eof_seen = true;
-        self.shards[shard].strayed();
+        self.shards[shard].strayed(source);
         self.saw_end(socket);
     }
 
@@ -531,9 +533,9 @@ impl Sim {
 
     fn open_mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Conn { socket, to, bytes, request, refusal } => {
+            Mail::Conn { socket, to, source, bytes, request, refusal } => {
                 assert!(refusal.starts_with(b"HTTP/1.1 503 "));
-                let key = self.shards[to].adopt(bytes, request, self.now);
+                let key = self.shards[to].adopt(bytes, request, source, self.now);
                 note!(self, "socket {socket} arrives on shard {to}");
                 let former = self.keys.insert((to, key), socket);
                 assert!(former.is_none(), "a key is never used twice");

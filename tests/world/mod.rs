@@ -15,7 +15,6 @@
 pub mod ask;
 pub mod client;
 pub mod http;
-pub mod issuer;
 pub mod stateless;
 
 use bytes::Bytes;
@@ -160,7 +159,16 @@ impl World {
     }
 
     pub fn try_connect_to(&mut self, shard: usize) -> Result<ClientId, &'static [u8]> {
-        let key = match self.shards[shard].connect(self.now) {
+        self.try_connect_from(shard, [127, 0, 0, 1].into())
+    }
+
+    /// A connection from that address that lands on that shard.
+    pub fn try_connect_from(
+        &mut self,
+        shard: usize,
+        address: std::net::IpAddr,
+    ) -> Result<ClientId, &'static [u8]> {
+        let key = match self.shards[shard].connect_from(address, self.now) {
             Admission::Admitted(key) => key,
             Admission::Refused(bytes) => return Err(bytes),
         };
@@ -303,7 +311,7 @@ impl World {
             Effect::Move(moved) => {
                 let client = self.client_of(shard, moved.conn);
                 let target = usize::from(moved.shard.0);
-                let key = self.shards[target].adopt(moved.bytes, moved.request, self.now);
+                let key = self.shards[target].adopt(moved.bytes, moved.request, moved.source, self.now);
                 self.clients[client].shard = target;
                 self.clients[client].key = key;
                 self.clients[client].moves += 1;

@@ -42,6 +42,10 @@ impl Service for Builtin {
         self.0.call(request, context)
     }
 
+    fn readmit(&self, request: &Request) -> Result<(), RpcError> {
+        self.0.readmit(request)
+    }
+
     fn started(&self, outlet: Outlet) {
         self.0.started(outlet);
     }

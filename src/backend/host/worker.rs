@@ -8,6 +8,7 @@ use super::{
         context::{CallState, Context},
         service::{Reply, Request, Service},
     },
+    away::Standing,
     ready::{ReadyList, WorkerWake},
 };
 use crate::core::jsonrpc::RpcError;
@@ -30,6 +31,8 @@ pub(super) struct Worker {
     pub(super) waker: Waker,
     /// The pending call, if any.
     pub(super) running: Option<Rc<CallState>>,
+    /// Who waits for it.
+    pub(super) standing: Standing,
 }
 
 /// What one poll of a worker came to.
@@ -60,7 +63,13 @@ impl Worker {
         let desk = Rc::new(Desk::default());
         let wake = Arc::new(WorkerWake::new(index, ready));
         let waker = Waker::from(Arc::clone(&wake));
-        Worker { task: Box::pin(work(service, Rc::clone(&desk))), desk, wake, waker, running: None }
+        let task = Box::pin(work(service, Rc::clone(&desk)));
+        Worker { task, desk, wake, waker, running: None, standing: Standing::OnCall }
+    }
+
+    /// What its handler takes, without what that has put into boxes of its own.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(&*self.task)
     }
 
     /// Polls the handler once. After [`Step::Panicked`] the worker must be dropped.

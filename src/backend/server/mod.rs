@@ -81,6 +81,7 @@ use prompt::Prompts;
 use resource::Resources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap, fmt, pin::Pin};
 use tool::Tools;
 
@@ -262,6 +263,15 @@ impl Builder {
         self
     }
 
+    /// Says that calls of tools may become tasks (2026-07-28), for handlers that decide it themselves by
+    /// [`Context::start_task`]. A tool that always does, or needs it, says so without this.
+    #[must_use]
+    pub fn tasks(mut self) -> Self {
+        let extensions = self.info.capabilities.extensions.get_or_insert_default();
+        extensions.insert(service::TASKS.to_owned(), Value::Object(Meta::new()));
+        self
+    }
+
     /// Offers these lists even if nothing is in them, and says that the server tells when they change.
     #[must_use]
     pub fn changing(mut self, lists: impl IntoIterator<Item = List>) -> Self {
@@ -346,6 +356,15 @@ impl Builder {
         })
     }
 
+    fn extensions(&self) -> Option<Meta> {
+        let mut extensions = self.info.capabilities.extensions.clone();
+        if self.tools.iter().any(Tool::uses_tasks) {
+            let empty = Value::Object(Meta::new());
+            extensions.get_or_insert_default().entry(service::TASKS).or_insert(empty);
+        }
+        extensions
+    }
+
     fn capabilities(&self) -> Capabilities {
         let changing = |list| self.changing.contains(&list);
         let offered = |list, is_empty: bool| (!is_empty || changing(list)).then(|| changing(list));
@@ -355,7 +374,7 @@ impl Builder {
         let no_resources = self.resources.is_empty() && self.templates.is_empty();
         Capabilities {
             completions: completes.then_some(EmptyCapability {}),
-            extensions: self.info.capabilities.extensions.clone(),
+            extensions: self.extensions(),
             experimental: self.info.capabilities.experimental.clone(),
             logging: Some(EmptyCapability {}),
             prompts: offered(List::Prompts, self.prompts.is_empty()).map(list),
@@ -402,6 +421,13 @@ impl Service for Server {
                 Some(otherwise) => otherwise(request, context).await,
                 None => Err(service::method_not_found(&request.method)),
             },
+        }
+    }
+
+    fn readmit(&self, request: &Request) -> Result<(), RpcError> {
+        match (request.method.as_str(), &self.tools) {
+            ("tools/call", Some(tools)) => tools.readmit(request),
+            _ => Ok(()),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::core::jsonrpc::RpcError;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, time::Duration};
 
 /// The arguments of a tool or prompt that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -30,6 +30,22 @@ pub struct NoArguments {}
 pub struct Tool {
     definition: ToolDefinition,
     handler: Handler<str, ToolResult>,
+    tasks: TaskUse,
+}
+
+/// What a tool has to do with tasks.
+#[derive(Clone, Copy, Debug, Default)]
+struct TaskUse {
+    /// Calls become tasks from their beginning, that live so long.
+    ttl: Option<Duration>,
+    needed: Need,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Need {
+    #[default]
+    No,
+    Yes,
 }
 
 impl Tool {
@@ -49,7 +65,7 @@ impl Tool {
             let result = handler(arguments, context);
             async { result.await.into_tool_result() }
         });
-        Tool { definition: definition::<A, R>(name.into(), description.into()), handler }
+        Tool::of(definition::<A, R>(name.into(), description.into()), handler)
     }
 
     /// A tool whose handler answers at once: it costs neither task nor allocation of its own.
@@ -65,7 +81,31 @@ impl Tool {
         let handler = Handler::now(move |json: &str, context: &Context| {
             handler(read::<A>(json)?, context).into_tool_result()
         });
-        Tool { definition: definition::<A, R>(name.into(), description.into()), handler }
+        Tool::of(definition::<A, R>(name.into(), description.into()), handler)
+    }
+
+    fn of(definition: ToolDefinition, handler: Handler<str, ToolResult>) -> Self {
+        Tool { definition, handler, tasks: TaskUse::default() }
+    }
+
+    /// Calls become tasks that can be asked for during `ttl`, if their client knows tasks
+    /// (2026-07-28, `io.modelcontextprotocol/tasks`) and the handler waits for something: see [`Context::start_task`]. All
+    /// others are answered when the handler is done.
+    #[must_use]
+    pub fn as_task(mut self, ttl: Duration) -> Self {
+        self.tasks.ttl = Some(ttl);
+        self
+    }
+
+    /// Refuses clients of 2026-07-28 that do not know tasks (-32021).
+    #[must_use]
+    pub fn needs_tasks(mut self) -> Self {
+        self.tasks.needed = Need::Yes;
+        self
+    }
+
+    pub(super) fn uses_tasks(&self) -> bool {
+        self.tasks.ttl.is_some() || self.tasks.needed == Need::Yes
     }
 
     /// Its name for people.
@@ -132,27 +172,38 @@ fn read<A: DeserializeOwned>(json: &str) -> Result<A, Failure> {
 
 pub(super) struct Tools {
     pages: Pages,
-    handlers: Vec<Handler<str, ToolResult>>,
-    /// Which arguments of each are repeated in header fields.
-    repeated: Vec<Vec<Repeated>>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<String, Entry>,
+}
+
+struct Entry {
+    handler: Handler<str, ToolResult>,
+    tasks: TaskUse,
+    /// Which arguments are repeated in header fields.
+    repeated: Vec<Repeated>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
 }
 
 impl Tools {
     /// # Errors
     /// If two tools have one name, or a name or schema is none that MCP allows.
     pub(super) fn new(tools: Vec<Tool>, page_items: usize) -> Result<Self, BuildError> {
-        let (definitions, handlers): (Vec<_>, Vec<_>) =
-            tools.into_iter().map(|tool| (tool.definition, tool.handler)).unzip();
+        let definitions: Vec<_> = tools.iter().map(|tool| tool.definition.clone()).collect();
         let mut by_name = HashMap::new();
-        let mut repeated = Vec::new();
-        for (index, definition) in definitions.iter().enumerate() {
-            repeated.push(check(definition)?);
-            if by_name.insert(definition.name.clone(), index).is_some() {
-                return Err(BuildError::TwoTools(definition.name.clone()));
+        for Tool { definition, handler, tasks } in tools {
+            let repeated = check(&definition)?;
+            let entry = Entry { handler, tasks, repeated };
+            if by_name.insert(definition.name.clone(), entry).is_some() {
+                return Err(BuildError::TwoTools(definition.name));
             }
         }
-        Ok(Tools { pages: Pages::new("tools", &definitions, page_items), handlers, repeated, by_name })
+        Ok(Tools { pages: Pages::new("tools", &definitions, page_items), by_name })
     }
 
     pub(super) fn list(&self, request: &Request) -> Result<Reply, RpcError> {
@@ -160,25 +211,35 @@ impl Tools {
     }
 
     pub(super) async fn call(&self, request: &Request, context: Context) -> Result<Reply, RpcError> {
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow)]
-            name: Cow<'a, str>,
-            #[serde(borrow)]
-            arguments: Option<&'a RawValue>,
+        let (tool, arguments) = self.called(request)?;
+        if let Some(ttl) = tool.tasks.ttl {
+            context.start_task(ttl);
         }
-        let Params { name, arguments } = request.params()?;
-        let index = self.by_name.get(&*name).ok_or_else(|| unknown(&name))?;
-        let arguments = arguments.map_or("{}", RawValue::get);
-        if !request.revision.has_sessions() {
-            headers::check(&self.repeated[*index], &request.param_fields, arguments)?;
-        }
-        let outcome = self.handlers[*index].run(arguments, context).await;
+        let outcome = tool.handler.run(arguments, context).await;
         let result = match outcome {
             Ok(result) => result,
             Err(failure) => ToolResult::failure(failure.of_tool(request.revision, request.client)?),
         };
         Reply::revised(result, request.revision)
+    }
+
+    /// The tool of a call, if this client may call it like this.
+    fn called<'a>(&self, request: &'a Request) -> Result<(&Entry, &'a str), RpcError> {
+        let Params { name, arguments } = request.params()?;
+        let tool = self.by_name.get(&*name).ok_or_else(|| unknown(&name))?;
+        let arguments = arguments.map_or("{}", RawValue::get);
+        if !request.revision.has_sessions() {
+            if tool.tasks.needed == Need::Yes && !service::declares_tasks(request.params.as_deref()) {
+                return Err(service::missing_tasks());
+            }
+            headers::check(&tool.repeated, &request.param_fields, arguments)?;
+        }
+        Ok((tool, arguments))
+    }
+
+    /// Whether a client that comes back with answers may call it like this.
+    pub(super) fn readmit(&self, request: &Request) -> Result<(), RpcError> {
+        self.called(request).map(|_| ())
     }
 }
 

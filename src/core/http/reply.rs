@@ -19,6 +19,16 @@ pub const BUSY_503: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     \r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\"message\":\"the server is at capacity, retry soon\"}}";
 
+/// 429 for a newcomer whose address has as many connections as one may. Like [`BUSY_503`].
+pub const TOO_MANY_429: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
+    Connection: close\r\n\
+    Retry-After: 5\r\n\
+    Cache-Control: no-store\r\n\
+    Content-Type: application/json\r\n\
+    Content-Length: 124\r\n\
+    \r\n\
+    {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"your address holds as many connections as one may; close one\"}}";
+
 /// The interim reply to `Expect: 100-continue`, written only when the body is going to be read.
 pub const CONTINUE_100: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 

@@ -1,13 +1,17 @@
 //! The server that the official conformance suite is run against: every fixture it looks for, on the public API alone.
 //! `tests/conformance/run` starts it.
 
+mod rounds;
+mod tasks;
+
 use anyhow::Context as _;
 use clap::Parser;
 use moorline::{
     backend::{
-        Context, Elicited, Failure, NoArguments, Prompt, Resource, Server, Template, Tool,
+        AskError, Context, Elicited, Failure, NoArguments, Prompt, Resource, Server, Template, Tool,
         model::{Content, Contents, CreateMessage, PromptMessage, Role, ToolResult},
-        serve,
+        notification, serve,
+        server::List,
     },
     config::{Config, Machine},
     core::LogLevel,
@@ -36,6 +40,7 @@ fn server() -> Server {
     let builder = Server::builder("moorline-conformance", env!("CARGO_PKG_VERSION"))
         .title("Moorline conformance fixtures")
         .instructions("Fixtures for the conformance suite; of no other use.")
+        .changing([List::Tools, List::Prompts])
         .subscriptions();
     let builder = tools().into_iter().fold(builder, |builder, tool| builder.add_tool(tool));
     let builder = resources().into_iter().fold(builder, |builder, resource| builder.resource(resource));
@@ -69,6 +74,9 @@ fn tools() -> Vec<Tool> {
         .input_schema(schema_2020_12()),
     ];
     tools.extend(asking_tools());
+    tools.extend(stateless_tools());
+    tools.extend(rounds::tools());
+    tools.extend(tasks::tools());
     tools
 }
 
@@ -84,6 +92,65 @@ fn asking_tools() -> [Tool; 5] {
         }),
         Tool::new("test_reconnection", "Answers on another connection.", reconnection),
     ]
+}
+
+/// What 2026-07-28 is tried with beside the rest.
+fn stateless_tools() -> [Tool; 6] {
+    [
+        Tool::new(
+            "test_missing_capability",
+            "Needs the client's model.",
+            |_: NoArguments, context: Context| async move {
+                context
+                    .client()
+                    .create_message(CreateMessage::text("Are you there?", 10))
+                    .await
+                    .map(|said| said.text())
+            },
+        ),
+        Tool::new("test_streaming_elicitation", "Asks the user, if that is possible.", streaming_elicitation),
+        Tool::ready("test_logging_tool", "Logs one entry.", |_: NoArguments, context| {
+            context.log(LogLevel::Info, None, &"Logged by a tool");
+            "Logged one entry."
+        }),
+        Tool::ready(
+            "test_trigger_tool_change",
+            "Says that the tools have changed.",
+            |_: NoArguments, context| {
+                context.notify_all(notification::tools_list_changed());
+                "Said so."
+            },
+        ),
+        Tool::ready(
+            "test_trigger_prompt_change",
+            "Says that the prompts have changed.",
+            |_: NoArguments, context| {
+                context.notify_all(notification::prompts_list_changed());
+                "Said so."
+            },
+        ),
+        Tool::ready(
+            "test_x_mcp_header",
+            "Has an argument that is repeated in a header field.",
+            |Region { region }, _| format!("Region: {}", region.unwrap_or_default()),
+        )
+        .input_schema(json!({
+            "type": "object",
+            "properties": {"region": {"type": "string", "description": "Where", "x-mcp-header": "Region"}},
+        })),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Region {
+    region: Option<String>,
+}
+
+async fn streaming_elicitation(_: NoArguments, context: Context) -> Result<String, Failure> {
+    match context.client().elicit::<User>("Who are you?").await {
+        Err(AskError::Unsupported { .. }) => Ok("The user cannot be asked.".into()),
+        answer => Ok(format!("User response: {:?}", answer?)),
+    }
 }
 
 /// A red dot.
@@ -291,7 +358,7 @@ struct About {
     resource_uri: String,
 }
 
-fn prompts() -> [Prompt; 4] {
+fn prompts() -> [Prompt; 5] {
     [
         Prompt::new("test_simple_prompt", "Says one text.", |_: NoArguments, _| async {
             "This is a simple prompt for testing."
@@ -328,5 +395,6 @@ fn prompts() -> [Prompt; 4] {
                 PromptMessage::user("Please analyze the image above."),
             ]
         }),
+        rounds::prompt(),
     ]
 }

@@ -1,0 +1,39 @@
+//! Flags of what one client may have.
+
+use super::count;
+use clap::Args;
+use moorline::config::QuotaConfig;
+
+const FAIRNESS: &str = "What one client may have";
+
+#[derive(Args, Debug)]
+pub(super) struct QuotaFlags {
+    /// Connections of one address; set by hand it counts this machine's own, too [default: a sixteenth of
+    /// --max-connections]
+    #[arg(long, env = "MOORLINE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_connections_per_address: Option<usize>,
+    /// Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]
+    #[arg(long, env = "MOORLINE_MAX_SESSIONS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_sessions_per_client: Option<usize>,
+    /// GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]
+    #[arg(long, env = "MOORLINE_MAX_STREAMS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_streams_per_client: Option<usize>,
+    /// Sessions that the same may begin per second, ten seconds' worth at once [default: 100]
+    #[arg(long, env = "MOORLINE_MAX_SESSION_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_session_rate: Option<usize>,
+}
+
+impl QuotaFlags {
+    pub(super) fn config(&self) -> QuotaConfig {
+        QuotaConfig {
+            connections: self.max_connections_per_address,
+            sessions: self.max_sessions_per_client,
+            streams: self.max_streams_per_client,
+            session_rate: self.max_session_rate,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the process holds for its clients, and when newcomers are refused for it (`--memory-limit`).
+//!
+//! Counted are entries of connections, sessions and streams; bodies from their announcement until their calls have ended;
+//! and what is kept of request streams for replay. Not counted: messages many sessions share, and the backend's own memory.
+//! Each shard counts for itself and adds to the process's sum in steps of [`MEMORY_STEP_BYTES`], so that a request on a
+//! busy server touches nothing that shards share; the sum may lag by a step per shard.
+//!
+//! Over the limit nothing that was begun is hurt: new sessions, new GET streams and large bodies get 503, everything else
+//! is served. The body's bytes are counted before any of them is awaited, so that many who announce much at once do not
+//! get in together.
+
+use super::{
+    census::Census,
+    http::{Framing, Refusal},
+    shard::Shard,
+};
+use crate::limits::{ENTRY_BYTES_EXPECTED, MEMORY_STEP_BYTES, RETRY_AFTER_S, SMALL_BODY_BYTES};
+use std::{cell::Cell, rc::Rc, sync::Arc};
+
+/// What one shard holds beside its tables.
+#[derive(Debug)]
+pub(super) struct Meter {
+    bytes: Cell<usize>,
+    published: Cell<usize>,
+    census: Arc<Census>,
+}
+
+impl Meter {
+    pub(super) fn new(census: Arc<Census>) -> Rc<Self> {
+        Rc::new(Meter { bytes: Cell::new(0), published: Cell::new(0), census })
+    }
+
+    pub(super) fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+        self.publish();
+    }
+
+    pub(super) fn remove(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() - bytes);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let (bytes, published) = (self.bytes.get(), self.published.get());
+        if bytes.abs_diff(published) >= MEMORY_STEP_BYTES {
+            self.census.change_kept(published, bytes);
+            self.published.set(bytes);
+        }
+    }
+
+    /// What all shards hold, this one to the byte.
+    fn total(&self) -> usize {
+        let others = self.census.kept().saturating_sub(self.published.get());
+        let entries = self.census.connections().max(self.census.sessions()) * ENTRY_BYTES_EXPECTED;
+        others + self.bytes.get() + entries
+    }
+}
+
+/// Bytes held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    bytes: usize,
+    meter: Rc<Meter>,
+}
+
+impl Charge {
+    /// The same once more, for whoever holds on to the bytes.
+    pub(super) fn again(&self) -> Self {
+        self.meter.add(self.bytes);
+        Charge { bytes: self.bytes, meter: Rc::clone(&self.meter) }
+    }
+
+    /// Holds at least that many from now on.
+    fn raise_to(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.meter.add(bytes - self.bytes);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.meter.remove(self.bytes);
+    }
+}
+
+impl Shard {
+    /// Whether that many bytes more are too many.
+    fn is_short_of_memory(&self, bytes: usize) -> bool {
+        self.config.memory_bytes_max != usize::MAX
+            && self.meter.total().saturating_add(bytes) > self.config.memory_bytes_max
+    }
+
+    /// Refuses whoever wants to begin something while memory is short.
+    ///
+    /// # Errors
+    /// 503.
+    pub(super) fn check_memory(&mut self) -> Result<(), Refusal> {
+        self.check_memory_for(0)
+    }
+
+    fn check_memory_for(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if !self.is_short_of_memory(bytes) {
+            return Ok(());
+        }
+        self.counters.refused_for_memory += 1;
+        Err(Refusal::unavailable("the server is short of memory; try again later", RETRY_AFTER_S))
+    }
+
+    /// Sets memory aside for a body that is about to come.
+    ///
+    /// # Errors
+    /// 503 for a large one while memory is short.
+    pub(super) fn charge_body(&mut self, framing: Framing) -> Result<Charge, Refusal> {
+        let bytes = match framing {
+            Framing::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+            Framing::None | Framing::Chunked => 0,
+        };
+        if bytes > SMALL_BODY_BYTES {
+            self.check_memory_for(bytes)?;
+        }
+        Ok(self.charge(bytes))
+    }
+
+    /// A body of unknown length has come to this many bytes.
+    ///
+    /// # Errors
+    /// 503 once it is large, while memory is short.
+    pub(super) fn raise_charge(&mut self, charge: &mut Charge, bytes: usize) -> Result<(), Refusal> {
+        if bytes > charge.bytes && bytes > SMALL_BODY_BYTES {
+            self.check_memory_for(bytes - charge.bytes)?;
+        }
+        charge.raise_to(bytes);
+        Ok(())
+    }
+
+    fn charge(&self, bytes: usize) -> Charge {
+        self.meter.add(bytes);
+        Charge { bytes, meter: Rc::clone(&self.meter) }
+    }
+}

@@ -1,0 +1,220 @@
+//! What one client may have, and the refusal of more.
+//!
+//! Owns no state: accounts are in the [`ledger`](super::ledger), the bounds in the configuration. A client that is over
+//! its share is refused with 429 and `Retry-After`; where the whole process has no room left it is 503. Neither comes in
+//! the place of a session's 404, nor of a request in a session that is open.
+
+use super::{
+    http::{Refusal, Status},
+    ledger::{Account, Client, Full, Item, Pace},
+    seam::Now,
+    shard::Shard,
+    table::{ConnSlot, SessionSlot},
+};
+use crate::limits::RETRY_AFTER_S;
+use std::net::IpAddr;
+
+/// One bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// At most this many.
+    pub max: u32,
+    /// Whether clients on this machine are counted, too. They are a proxy's or a test's, and so many in one, unless
+    /// somebody has said otherwise.
+    pub loopback: Loopback,
+}
+
+/// What a bound means to this machine's own addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loopback {
+    /// Nothing.
+    Exempt,
+    /// The same as to everybody.
+    Counted,
+}
+
+/// What one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Connections of one address (`--max-connections-per-address`).
+    pub connections: Quota,
+    /// Sessions of one principal or address (`--max-sessions-per-client`).
+    pub sessions: Quota,
+    /// GET streams of one principal or address (`--max-streams-per-client`).
+    pub streams: Quota,
+    /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
+    pub session_rate: Quota,
+}
+
+impl Quotas {
+    /// Whatever one wants.
+    pub const NONE: Quotas = {
+        let none = Quota { max: u32::MAX, loopback: Loopback::Exempt };
+        Quotas { connections: none, sessions: none, streams: none, session_rate: none }
+    };
+}
+
+impl Quotas {
+    fn all(&self) -> [Quota; 4] {
+        [self.connections, self.sessions, self.streams, self.session_rate]
+    }
+}
+
+impl Quota {
+    fn counts(self, locality: Locality) -> bool {
+        match locality {
+            _ if self.max == u32::MAX => false,
+            Locality::Here => self.loopback == Loopback::Counted,
+            Locality::Elsewhere => true,
+        }
+    }
+
+    fn max_for(self, locality: Locality) -> u32 {
+        if self.counts(locality) { self.max } else { u32::MAX }
+    }
+
+    /// As a rate per second.
+    fn pace(self) -> Pace {
+        Pace { burst: self.max.saturating_mul(10), interval_us: 1_000_000 / u64::from(self.max.max(1)) }
+    }
+}
+
+/// Where a connection comes from, as far as anybody counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// What it is counted in.
+    account: Option<Account>,
+    locality: Locality,
+}
+
+/// Whether a peer is on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Locality {
+    Here,
+    #[default]
+    Elsewhere,
+}
+
+impl Shard {
+    /// Counts a connection from there.
+    pub(super) fn enter_source(&self, address: IpAddr) -> Result<Source, Full> {
+        let (client, quotas) = (Client::Address(address), &self.config.quotas);
+        let locality =
+            if address.to_canonical().is_loopback() { Locality::Here } else { Locality::Elsewhere };
+        let counts = quotas.all().iter().any(|quota| quota.counts(locality));
+        let max = quotas.connections.max_for(locality);
+        let account =
+            counts.then(|| self.census.ledger().enter(client, Item::Connection, max)).transpose()?;
+        Ok(Source { account, locality })
+    }
+
+    /// A connection from there is no more.
+    pub(super) fn leave_source(&self, source: Source) {
+        if let Some(account) = source.account {
+            self.census.ledger().leave(account, Item::Connection);
+        }
+    }
+
+    /// Counts a session of whoever is at this connection.
+    ///
+    /// # Errors
+    /// 429 if they have as many as one client may, or begin them too fast.
+    pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Option<Account>, Refusal> {
+        let (quotas, ledger) = (self.config.quotas, self.census.ledger());
+        let name = self.principal_of_conn(conn).map(|principal| self.access.name(principal));
+        let source = self.conns[conn].source;
+        let locality = if name.is_some() { Locality::Elsewhere } else { source.locality };
+        let (max, rate) = (quotas.sessions.max_for(locality), quotas.session_rate);
+        let outcome = match (name, source.account) {
+            (Some(name), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
+                let client = Client::Principal(name.name());
+                let in_time =
+                    || if rate.counts(locality) { ledger.pace(client, rate.pace(), now.ms) } else { Ok(()) };
+                ledger.enter(client, Item::Session, max).map_err(|Full| Over::Sessions).and_then(|account| {
+                    in_time().map_err(|Full| {
+                        ledger.leave(account, Item::Session);
+                        Over::Rate
+                    })?;
+                    Ok(Some(account))
+                })
+            }
+            (None, Some(account)) => {
+                let in_time = || {
+                    if rate.counts(locality) { ledger.pace_in(account, rate.pace(), now.ms) } else { Ok(()) }
+                };
+                let entered = ledger.enter_in(account, Item::Session, max).map_err(|Full| Over::Sessions);
+                entered.and_then(|()| {
+                    in_time().map_err(|Full| {
+                        ledger.leave(account, Item::Session);
+                        Over::Rate
+                    })?;
+                    Ok(Some(account))
+                })
+            }
+            (Some(_) | None, _) => Ok(None),
+        };
+        outcome.map_err(|over| {
+            self.counters.clients_over_quota += 1;
+            over.refusal()
+        })
+    }
+
+    /// A session counted in this account is no more.
+    pub(super) fn leave_session(&self, account: Option<Account>) {
+        if let Some(account) = account {
+            self.census.ledger().leave(account, Item::Session);
+        }
+    }
+
+    /// Whether the client of this session may have one GET stream more.
+    ///
+    /// # Errors
+    /// 429 if not, and 503 while memory is short.
+    pub(super) fn check_streams(&mut self, session: SessionSlot, conn: ConnSlot) -> Result<(), Refusal> {
+        self.check_memory()?;
+        let entry = &self.sessions[session];
+        let Some(account) = entry.account else { return Ok(()) };
+        let locality =
+            if entry.owner.is_some() { Locality::Elsewhere } else { self.conns[conn].source.locality };
+        let max = self.config.quotas.streams.max_for(locality);
+        if self.census.ledger().count(account, Item::Stream) < max {
+            return Ok(());
+        }
+        self.counters.clients_over_quota += 1;
+        Err(Over::Streams.refusal())
+    }
+
+    /// A GET stream of this session is attached.
+    pub(super) fn enter_stream(&self, session: SessionSlot) {
+        if let Some(account) = self.sessions[session].account {
+            // Whether there is room was asked before; what continues elsewhere is not refused.
+            let _ = self.census.ledger().enter_in(account, Item::Stream, u32::MAX);
+        }
+    }
+
+    /// It is attached no longer.
+    pub(super) fn leave_stream(&self, session: SessionSlot) {
+        if let Some(account) = self.sessions[session].account {
+            self.census.ledger().leave(account, Item::Stream);
+        }
+    }
+}
+
+/// What a client has too much of.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Sessions,
+    Rate,
+    Streams,
+}
+
+impl Over {
+    fn refusal(self) -> Refusal {
+        let message = match self {
+            Over::Sessions => "you hold as many sessions as one client may; end one",
+            Over::Rate => "you begin sessions faster than one client may; wait a moment",
+            Over::Streams => "you hold as many streams as one client may; close one",
+        };
+        Refusal { retry_after_s: Some(RETRY_AFTER_S), ..Refusal::new(Status::TooManyRequests, message) }
+    }
+}
