@@ -111,6 +111,9 @@ pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
 pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
+/// Between two comments to a client without a session that has closed its side: whether it is gone, and its request to be
+/// cancelled, only a write that fails tells.
+pub const SILENT_PEER_PROBE_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
 pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 /// The `retry` hint of a primed stream (`--retry`).

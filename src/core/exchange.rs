@@ -438,8 +438,8 @@ impl Shard {
         self.ask(Ask::Cancel(key));
     }
 
-    /// The peer will send nothing more. If it is gone altogether it answers the next bytes with a reset, so it gets some
-    /// at once; if not, it gets its reply.
+    /// The peer will send nothing more. If it is gone altogether it answers the next bytes with a reset, and those after
+    /// them fail: so it gets some at once, and more every second. If not, it gets its reply.
     pub(super) fn exchange_half_closed(&mut self, exchange: ExchangeSlot, now: Now) {
         if self.may_become_stream(exchange) {
             return self.open_exchange_stream(exchange, now);
