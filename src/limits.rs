@@ -60,6 +60,10 @@ pub const EXCHANGES_PER_SHARD_MAX: usize = 64 * 1024;
 pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
 pub const QUEUE_MESSAGES_MAX: usize = 256;
+/// Messages waiting for the stream of a session over HTTP+SSE: all calls answered at once, and a queue.
+pub const CARRIED_MESSAGES_MAX: usize = CALLS_PER_SESSION_MAX + QUEUE_MESSAGES_MAX;
+/// Bytes waiting for it, one message of any size aside, while its connection makes progress.
+pub const CARRIED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes waiting for a primary per session.
 pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// Events kept for replay per session (`--replay-events`).
