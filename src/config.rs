@@ -17,7 +17,7 @@ use crate::{
     backend::stdio::{Mode, Program, StdioConfig},
     core::{
         self,
-        config::CoreConfig,
+        config::{CoreConfig, StatelessHome},
         http::{
             Binding, Policy,
             policy::{LegacySse, MESSAGES_PATH, PolicyError, SSE_PATH},
@@ -377,6 +377,7 @@ impl Config {
             grace: Duration::from_millis(self.child_grace_ms),
             message_bytes_max: self.message_bytes_max,
             ask_timeout_ms: self.request_timeout_ms,
+            idle_timeout: Duration::from_millis(self.session_idle_timeout_ms),
         }))
     }
 
@@ -449,9 +450,19 @@ impl Config {
             access_log_ppm: self.access_log_sample.0,
             connections_max: self.connections_max,
             sessions_max: self.sessions_max,
+            stateless_home: self.stateless_home(),
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
             memory_bytes_max: self.memory_bytes_max.unwrap_or(usize::MAX),
             quotas: self.quotas.quotas(self),
+        }
+    }
+
+    /// A program that serves each principal with a process of its own has that on one shard.
+    fn stateless_home(&self) -> StatelessHome {
+        if !self.command.is_empty() && self.stdio_mode == StdioMode::PerSession {
+            StatelessHome::OfPrincipal
+        } else {
+            StatelessHome::Anywhere
         }
     }
 

@@ -22,7 +22,7 @@
 //! about 100 bytes in the maps. Asking, waking, cancelling: O(1); ending a session: O(its pending calls).
 
 mod away;
-mod listen;
+pub(super) mod listen;
 mod lot;
 mod ready;
 mod worker;

@@ -31,6 +31,12 @@ impl Stamp {
         }
     }
 
+    /// That of a server which says `who` it is, one JSON value, and nothing of caching.
+    pub(super) fn of(who: &str) -> Self {
+        let unkept = members_of(Caching::NONE);
+        Stamp { server: format!("\"{SERVER}\":{who}"), lists: unkept.clone(), resources: unkept }
+    }
+
     /// The result of a request of that method, with what was missing. One that is no object stays as it is: a fault of its
     /// service.
     pub(super) fn on(&self, method: &str, result: Bytes) -> Bytes {

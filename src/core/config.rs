@@ -59,6 +59,8 @@ pub struct CoreConfig {
     pub connections_max: usize,
     /// Sessions of the process, and listen streams of each shard (`--max-sessions`).
     pub sessions_max: usize,
+    /// Which shard works on a request without a session; the backend's choice, no flag.
+    pub stateless_home: StatelessHome,
     /// Requests without a session in flight per shard; no flag.
     pub exchanges_max: usize,
     /// Bytes held for clients beyond which newcomers are refused (`--memory-limit`); `usize::MAX`: never.
@@ -97,6 +99,7 @@ impl CoreConfig {
             access_log_ppm: 0,
             connections_max: usize::MAX,
             sessions_max: limits::SESSIONS_MAX,
+            stateless_home: StatelessHome::Anywhere,
             exchanges_max: limits::EXCHANGES_PER_SHARD_MAX,
             memory_bytes_max: usize::MAX,
             quotas: Quotas::NONE,
@@ -133,4 +136,13 @@ pub enum Priming {
     Post,
     /// None.
     Off,
+}
+
+/// Which shard works on a request without a session, unless its state names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatelessHome {
+    /// The one that read it.
+    Anywhere,
+    /// One for each principal, and one for all whom nobody knows: something there serves that principal alone.
+    OfPrincipal,
 }

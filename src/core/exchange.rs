@@ -10,7 +10,7 @@
 
 use super::{
     calls::{id_of, method_of, request_timed_out},
-    config::ResponseMode,
+    config::{ResponseMode, StatelessHome},
     conn::{Afterwards, State},
     era::{self, Claims, Fault, Named},
     http::{Content, Forms, Refusal, ReplyHead, Status},
@@ -26,6 +26,7 @@ use super::{
     wheel::TimerId,
 };
 use bytes::Bytes;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 #[derive(Debug)]
 pub(super) struct Exchange {
@@ -102,7 +103,7 @@ pub(super) struct Asked<'a> {
 enum Verdict<'a> {
     /// A notification: nothing listens to any.
     Taken,
-    /// A request whose state is with another shard.
+    /// A request that another shard works on, because its state or what serves its principal is there.
     Elsewhere(ShardId),
     Request(Message<'a>, Claims<'a>),
 }
@@ -119,7 +120,7 @@ impl Shard {
         now: Now,
     ) {
         let id = id_to_echo(&parsed);
-        match self.judge_body(asked, parsed) {
+        match self.judge_body(conn, asked, parsed) {
             Ok(Verdict::Taken) => self.reply_empty(conn, asked.reply, Status::Accepted, now),
             Ok(Verdict::Elsewhere(shard)) => self.move_conn(conn, shard, Some(Box::new(asked.to_owned()))),
             Ok(Verdict::Request(message, claims)) => self.begin_exchange(conn, asked, message, claims, now),
@@ -143,6 +144,7 @@ impl Shard {
 
     fn judge_body<'a>(
         &self,
+        conn: ConnSlot,
         asked: Asked<'a>,
         parsed: Result<Body<'a>, EnvelopeError<'a>>,
     ) -> Result<Verdict<'a>, Fault> {
@@ -158,11 +160,10 @@ impl Shard {
                     let fault = "Accept must allow text/event-stream for subscriptions/listen";
                     return Err((Status::NotAcceptable, RpcError::invalid_request(fault)));
                 }
-                match era::shard_of_state(params) {
-                    Some(shard) if shard != self.id && shard.0 < self.config.shards => {
-                        Ok(Verdict::Elsewhere(shard))
-                    }
-                    _ => Ok(Verdict::Request(message, claims)),
+                let shard = era::shard_of_state(params).filter(|shard| shard.0 < self.config.shards);
+                match shard.unwrap_or_else(|| self.home_of_exchange(conn)) {
+                    home if home == self.id => Ok(Verdict::Request(message, claims)),
+                    home => Ok(Verdict::Elsewhere(home)),
                 }
             }
             Message::Notification { params, .. } => {
@@ -170,6 +171,20 @@ impl Shard {
             }
             Message::Response { .. } => {
                 Err(era::not_a_request("this revision has no requests of the server to respond to"))
+            }
+        }
+    }
+
+    /// The shard that works on what this connection asks without a session. The same on every shard, so that no request
+    /// moves twice.
+    fn home_of_exchange(&self, conn: ConnSlot) -> ShardId {
+        match self.config.stateless_home {
+            StatelessHome::Anywhere => self.id,
+            StatelessHome::OfPrincipal => {
+                let mut hasher = DefaultHasher::new();
+                self.principal_name_of_conn(conn).hash(&mut hasher);
+                let shard = hasher.finish() % u64::from(self.config.shards);
+                ShardId(u16::try_from(shard).expect("a remainder of a u16"))
             }
         }
     }
@@ -300,9 +315,12 @@ impl Shard {
         }
     }
 
-    /// A notification about a request: what is about anything else has no place here.
+    /// A notification about a request, or for one listen stream: what is about anything else has no place here.
     fn notify_exchange(&mut self, exchange: ExchangeSlot, notification: &Notification, now: Now) {
         let entry = &self.exchanges[exchange];
+        if let Phase::Listening(_) = entry.phase {
+            return self.notify_listen(exchange, notification, now);
+        }
         let is_wanted = match &notification.kind {
             NotificationKind::Log(level) => entry.log_level.is_some_and(|least| *level >= least),
             NotificationKind::Progress | NotificationKind::Other => true,

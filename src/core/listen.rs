@@ -193,6 +193,15 @@ fn acknowledgement(id: &[u8], listening: &Listening) -> Bytes {
 // --- Messages out -------------------------------------------------------------------------------
 
 impl Shard {
+    /// The backend has something for this stream alone. Which resources it is for the backend knows as well.
+    pub(super) fn notify_listen(&mut self, exchange: ExchangeSlot, notification: &Notification, now: Now) {
+        let message = Tagged::notification(&sse::payload(&notification.json)).map(Rc::new);
+        let fate = message.and_then(|message| self.give_listen(exchange, &notification.kind, &message, now));
+        if fate.is_none() {
+            self.counters.messages_filtered += 1;
+        }
+    }
+
     /// The stream in that slot gets a message if it asked for it, at once or when its connection has room. `None` if it is
     /// not for it.
     pub(super) fn give_listen(

@@ -355,7 +355,8 @@ pub enum Tell {
     /// What stands behind this session is gone for good. The session ends with everything that belongs to it, so that
     /// its client learns from the 404 to begin again.
     EndSession(SessionKey),
-    /// A notification that belongs to a call: progress, a log message, anything about it.
+    /// A notification that belongs to a call: progress, a log message, anything about it. If the call became a listen
+    /// stream: something for this one alone, of a kind that it carries.
     Notify(CallKey, Notification),
     /// A notification for one session's listener.
     Announce(SessionKey, Notification),

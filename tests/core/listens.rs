@@ -113,6 +113,22 @@ fn the_first_message_says_what_is_honoured() {
 }
 
 #[test]
+fn one_stream_alone_hears_what_is_for_it_if_it_carries_that() {
+    let mut world = World::new();
+    let (client, key, _) = open(&mut world, "1", tools());
+    let (other, _, _) = open(&mut world, "2", tools());
+    world.tell(0, Tell::Notify(key, list_changed("tools")));
+    world.tell(0, Tell::Notify(key, list_changed("prompts")));
+    world.progress(0, key, 1);
+    assert_eq!(heard(&mut world, client, &json!(1)), ["notifications/tools/list_changed"]);
+    assert!(world.is_silent(other));
+    let (subscribed, key, _) = open(&mut world, "3", resource("u:1"));
+    // Which resources are for it is the backend's to know: it may be a part of what was asked for.
+    world.tell(0, Tell::Notify(key, updated("u:1/part")));
+    assert_eq!(heard(&mut world, subscribed, &json!(3)), ["notifications/resources/updated"]);
+}
+
+#[test]
 fn nothing_is_said_before_the_acknowledgement() {
     let mut world = World::new();
     let client = world.connect();

@@ -7,7 +7,10 @@ use crate::world::{
     config,
     stateless::stateless,
 };
-use moorline::core::{ConnKey, Effect, Ending, config::CoreConfig};
+use moorline::core::{
+    ConnKey, Effect, Ending,
+    config::{CoreConfig, StatelessHome},
+};
 
 const SHARDS: [u16; 3] = [1, 2, 4];
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -376,6 +379,25 @@ fn a_request_that_was_read_goes_along_or_is_refused_undispatched() {
         assert_eq!((world.shards[0].population().exchanges, world.census.connections()), (0, 0));
     }
     assert!(world.calls.is_empty());
+}
+
+#[test]
+fn what_one_principal_asks_without_a_session_is_worked_on_by_one_shard() {
+    for shards in SHARDS {
+        let home = StatelessHome::OfPrincipal;
+        let mut world = World::with(CoreConfig { stateless_home: home, ..config(shards) });
+        let mut homes = Vec::new();
+        for landing in 0..usize::from(shards) {
+            let client = world.connect_to(landing);
+            let (home, call) = world.begin_exchange(client, &stateless("1", "tools/list", ""));
+            world.answer(home, call.key, "{}");
+            assert_eq!(world.response(client).status, 200);
+            assert_eq!(world.client(client).moves, usize::from(home != landing), "at most once");
+            homes.push(home);
+        }
+        homes.dedup();
+        assert_eq!(homes.len(), 1, "wherever a connection lands: {homes:?}");
+    }
 }
 
 #[test]

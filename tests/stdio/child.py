@@ -124,6 +124,21 @@ TOOLS = {
 }
 
 
+def read(params):
+    if params["uri"] == "missing://":
+        return {"error": {"code": -32002, "message": "Resource not found", "data": {"uri": params["uri"]}}}
+    return {"result": {"contents": [{"uri": params["uri"], "text": "read"}]}}
+
+
+# What is answered with the same each time.
+PAGES = {
+    "tools/list": lambda _: {"result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}},
+    "prompts/get": lambda _: {"result": {"messages": []}},
+    "resources/read": read,
+    "completion/complete": lambda _: {"result": {"completion": {"values": ["a"]}}},
+}
+
+
 def call(request):
     params = request.get("params", {})
     try:
@@ -135,7 +150,7 @@ def call(request):
 
 
 def greeting(params):
-    capabilities = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
+    capabilities = {"tools": {"listChanged": True}, "logging": {}, "resources": {"subscribe": True}}
     revision = os.environ.get("CHILD_REVISION", params["protocolVersion"])
     info = {"name": "child", "version": params["protocolVersion"]}
     return {"protocolVersion": revision, "capabilities": capabilities, "serverInfo": info, "instructions": "Be kind."}
@@ -165,6 +180,8 @@ def handle(message):
     elif method in ("resources/subscribe", "resources/unsubscribe"):
         SUBSCRIBED.append(f"{method} {message['params']['uri']}")
         send({"id": message["id"], "result": {}})
+    elif method in PAGES:
+        send({"id": message["id"], **PAGES[method](message.get("params", {}))})
     elif method == "logging/setLevel":
         LEVELS.append(message["params"]["level"])
         send({"id": message["id"], "result": {}})

@@ -13,6 +13,7 @@ mod session;
 #[path = "../blackbox/wire.rs"]
 mod wire;
 
+mod alone;
 mod backpressure;
 mod behind;
 mod endings;

@@ -31,7 +31,7 @@ struct Wanted<'a> {
 ///
 /// # Errors
 /// -32601 if this server never says anything of its own accord, -32602 if the parameters do not fit.
-pub(super) fn read(call: &Call, capabilities: &Capabilities) -> Result<Listening, RpcError> {
+pub(in crate::backend) fn read(call: &Call, capabilities: &Capabilities) -> Result<Listening, RpcError> {
     let tools = capabilities.tools.is_some_and(|tools| tools.list_changed);
     let prompts = capabilities.prompts.is_some_and(|prompts| prompts.list_changed);
     let resources = capabilities.resources.is_some_and(|resources| resources.list_changed);

@@ -11,10 +11,12 @@
 //! About 150 bytes per call in flight. O(1) per message.
 
 use super::{
+    client::Client,
     voice::{Voice, printable},
     wire::{self, ProgressToken},
 };
 use crate::{
+    backend::{service, stamp::Stamp},
     core::{
         jsonrpc::{self, Body, Message, RpcError},
         seam::{
@@ -29,6 +31,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::{
     collections::HashMap,
+    rc::Rc,
     sync::Arc,
     task::Context,
     time::{Duration, Instant},
@@ -80,6 +83,8 @@ struct Link {
     requests_made: u64,
     /// By the child's own ids, as it wrote them.
     asks: HashMap<Bytes, Asked>,
+    /// For results to clients of 2026-07-28, once the child has greeted.
+    stamp: Option<Rc<Stamp>>,
     voice: Voice,
 }
 
@@ -98,9 +103,11 @@ enum Flight {
 
 struct ClientCall {
     key: CallKey,
-    session: SessionKey,
+    client: Client,
     progress: Option<Progress>,
     purpose: Purpose,
+    /// The method, if the client is of 2026-07-28 and wants results in the words of that.
+    revised: Option<Box<str>>,
 }
 
 /// How a call's progress is spoken of.
@@ -118,6 +125,8 @@ pub(super) enum Purpose {
     Plain,
     Initialize,
     Subscribe(Arc<str>),
+    /// It raised what the child logs, for as long as it runs.
+    Logging,
 }
 
 impl Purpose {
@@ -125,7 +134,7 @@ impl Purpose {
     pub(super) fn subscribed(&self) -> Option<Arc<str>> {
         match self {
             Purpose::Subscribe(uri) => Some(uri.clone()),
-            Purpose::Plain | Purpose::Initialize => None,
+            Purpose::Plain | Purpose::Initialize | Purpose::Logging => None,
         }
     }
 }
@@ -134,6 +143,8 @@ impl Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Initialize,
+    /// For listen streams: the child is to tell of updates of that resource.
+    Subscribe(Arc<str>),
     /// Whatever the answer is, nothing follows from it.
     Setting,
 }
@@ -149,7 +160,7 @@ pub(super) enum Forwarded {
 #[derive(Debug)]
 pub(super) enum Heard {
     /// A client's call was answered, and the client has its answer.
-    Answered(SessionKey, Purpose, Result<Bytes, RpcError>),
+    Answered(Client, Purpose, Result<Bytes, RpcError>),
     /// A request of our own was answered.
     Own(Own, Result<Bytes, RpcError>),
     /// The child asks a client something.
@@ -217,6 +228,18 @@ impl Bridge {
         self.events = events;
     }
 
+    /// Puts this on results of a child to clients of 2026-07-28.
+    pub(super) fn stamp(&mut self, child: ChildId, stamp: Rc<Stamp>) {
+        if let Some(link) = self.links.get_mut(&child) {
+            link.stamp = Some(stamp);
+        }
+    }
+
+    /// How many calls of clients are under way with a child.
+    pub(super) fn calls(&self, child: ChildId) -> usize {
+        self.links.get(&child).map_or(0, |link| link.calls)
+    }
+
     /// Everything that was under way with a child fails at once, and what it still says is not heard.
     pub(super) fn abandon(&mut self, child: ChildId, out: &mut Vec<Tell>) {
         let Some(link) = self.links.remove(&child) else { return };
@@ -238,7 +261,7 @@ impl Bridge {
     pub(super) fn forward(
         &mut self,
         child: ChildId,
-        session: SessionKey,
+        client: Client,
         call: Call,
         purpose: Purpose,
         out: &mut Vec<Tell>,
@@ -262,14 +285,15 @@ impl Bridge {
             return Forwarded::No;
         }
         link.calls += usize::from(purpose != Purpose::Initialize);
-        let flight = ClientCall { key: call.key, session, progress, purpose };
+        let revised = matches!(client, Client::Alone(_)).then(|| call.method.as_str().into());
+        let flight = ClientCall { key: call.key, client, progress, purpose, revised };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
         Forwarded::Yes
     }
 
     /// Stops a client's call. What it was for, if it was under way.
-    pub(super) fn cancel(&mut self, call: CallKey) -> Option<(ChildId, SessionKey, Purpose)> {
+    pub(super) fn cancel(&mut self, call: CallKey) -> Option<(ChildId, Client, Purpose)> {
         let (child, id) = self.by_call.remove(&call)?;
         let flight = self.links.get_mut(&child)?.land(id);
         let Some(Flight::Client(call)) = flight else { return None };
@@ -278,7 +302,7 @@ impl Bridge {
             let params = format!(r#"{{"requestId":{id}}}"#);
             self.tell(child, wire::notification("notifications/cancelled", Some(params.as_bytes())));
         }
-        Some((child, call.session, call.purpose))
+        Some((child, call.client, call.purpose))
     }
 
     /// Asks a child something on our own behalf.
@@ -371,10 +395,10 @@ impl Bridge {
     // --- From a child -------------------------------------------------------------------------
 
     /// The one call that what a child says belongs to. `None` if there is none, or more than one.
-    pub(super) fn only_call(&self, child: ChildId) -> Option<(CallKey, SessionKey)> {
+    pub(super) fn only_call(&self, child: ChildId) -> Option<(CallKey, Client)> {
         let link = self.links.get(&child).filter(|link| link.calls == 1)?;
         link.flights.values().find_map(|flight| match flight {
-            Flight::Client(call) if call.purpose != Purpose::Initialize => Some((call.key, call.session)),
+            Flight::Client(call) if call.purpose != Purpose::Initialize => Some((call.key, call.client)),
             Flight::Client(_) | Flight::Own(_) => None,
         })
     }
@@ -460,18 +484,33 @@ impl Bridge {
         match flight {
             Some(Flight::Client(call)) => {
                 self.by_call.remove(&call.key);
-                out.push(Tell::Respond(call.key, answer.clone()));
-                (call.purpose != Purpose::Plain).then_some(Heard::Answered(
-                    call.session,
-                    call.purpose,
-                    answer,
-                ))
+                let words = match &call.revised {
+                    Some(method) => self.revised(child, method, answer.clone()),
+                    None => answer.clone(),
+                };
+                out.push(Tell::Respond(call.key, words));
+                (call.purpose != Purpose::Plain).then_some(Heard::Answered(call.client, call.purpose, answer))
             }
             Some(Flight::Own(own)) => Some(Heard::Own(own, answer)),
             None => {
                 self.counters.answers_late += 1;
                 None
             }
+        }
+    }
+
+    /// What a child answered, in the words of 2026-07-28.
+    fn revised(
+        &self,
+        child: ChildId,
+        method: &str,
+        answer: Result<Bytes, RpcError>,
+    ) -> Result<Bytes, RpcError> {
+        let stamp = self.links.get(&child).and_then(|link| link.stamp.as_ref());
+        match (answer, stamp) {
+            (Ok(result), Some(stamp)) => Ok(stamp.on(method, result)),
+            (Ok(result), None) => Ok(result),
+            (Err(error), _) => Err(service::revised_error(error)),
         }
     }
 
@@ -599,6 +638,7 @@ impl Link {
             calls: 0,
             requests_made: 0,
             asks: HashMap::new(),
+            stamp: None,
             voice: Voice::new(Instant::now()),
         }
     }
@@ -624,10 +664,6 @@ pub(super) fn failure(message: &'static str) -> RpcError {
 
 pub(super) fn child_gone() -> RpcError {
     failure("the server behind this one has ended")
-}
-
-pub(super) fn needs_session() -> RpcError {
-    failure("the server behind this one speaks with sessions only")
 }
 
 fn child_is_full() -> RpcError {

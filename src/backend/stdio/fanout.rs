@@ -1,10 +1,11 @@
-//! What one child has to say to many sessions, some of them per turn.
+//! What one child has to say to many clients, some of them per turn.
 //!
 //! Owns the messages and who is still to get them. Bounded: of each kind of message (and each resource) of a place there is
 //! at most one that has not begun, and one that has; a further one says nothing that the first does not.
 
+use super::client::Client;
 use crate::{
-    core::seam::{Notification, NotificationKind, SessionKey, Tell},
+    core::seam::{Notification, NotificationKind, Tell},
     limits::SENDS_PER_TURN_MAX,
 };
 use std::collections::VecDeque;
@@ -18,26 +19,26 @@ pub(super) struct Fanout {
 struct Round {
     place: usize,
     message: Notification,
-    sessions: Vec<SessionKey>,
+    clients: Vec<Client>,
     next: usize,
 }
 
 impl Fanout {
-    /// Something for the given sessions of a place. They are asked for only if it has not been said already.
+    /// Something for the given clients of a place. They are asked for only if it has not been said already.
     pub(super) fn push(
         &mut self,
         place: usize,
         message: Notification,
-        sessions: impl FnOnce() -> Vec<SessionKey>,
+        clients: impl FnOnce() -> Vec<Client>,
     ) {
         let same =
             |round: &Round, kind: &NotificationKind| round.place == place && round.message.kind == *kind;
         if self.queue.iter().any(|round| round.next == 0 && same(round, &message.kind)) {
             return;
         }
-        let sessions = sessions();
-        if !sessions.is_empty() {
-            self.queue.push_back(Round { place, message, sessions, next: 0 });
+        let clients = clients();
+        if !clients.is_empty() {
+            self.queue.push_back(Round { place, message, clients, next: 0 });
         }
     }
 
@@ -47,15 +48,23 @@ impl Fanout {
         while left > 0
             && let Some(round) = self.queue.front_mut()
         {
-            let rest = &round.sessions[round.next..];
+            let rest = &round.clients[round.next..];
             let share = rest.len().min(left);
-            out.extend(rest[..share].iter().map(|session| Tell::Announce(*session, round.message.clone())));
+            out.extend(rest[..share].iter().map(|client| match client {
+                Client::Session(session) => Tell::Announce(*session, round.message.clone()),
+                Client::Alone(listen) => Tell::Notify(*listen, round.message.clone()),
+            }));
             round.next += share;
             left -= share;
-            if round.next == round.sessions.len() {
+            if round.next == round.clients.len() {
                 self.queue.pop_front();
             }
         }
+    }
+
+    /// A place is gone: another may get its number.
+    pub(super) fn forget(&mut self, place: usize) {
+        self.queue.retain(|round| round.place != place);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -67,12 +76,15 @@ impl Fanout {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{backend::notification::tools_list_changed, core::seam::Generation};
+    use crate::{
+        backend::notification::tools_list_changed,
+        core::seam::{Generation, SessionKey},
+    };
     use std::num::NonZeroU64;
 
-    fn sessions(count: u32) -> Vec<SessionKey> {
+    fn sessions(count: u32) -> Vec<Client> {
         let generation = Generation(NonZeroU64::new(1).unwrap());
-        (0..count).map(|slot| SessionKey { slot, generation }).collect()
+        (0..count).map(|slot| Client::Session(SessionKey { slot, generation })).collect()
     }
 
     #[test]

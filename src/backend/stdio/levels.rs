@@ -1,34 +1,44 @@
-//! Which log messages the sessions of one shared child asked for.
+//! Which log messages the clients of one shared child asked for.
 //!
 //! Owns the levels that were asked for and how often each: the lowest of them is what the child is told. O(1).
 
-use crate::core::seam::{LogLevel, SessionKey};
+use super::client::Client;
+use crate::core::seam::LogLevel;
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Default)]
 pub(super) struct Levels {
-    by_session: HashMap<SessionKey, LogLevel>,
+    by_client: HashMap<Client, LogLevel>,
     counts: BTreeMap<LogLevel, usize>,
 }
 
 impl Levels {
-    /// A session asks for a level. Whether the lowest one is another now.
-    pub(super) fn set(&mut self, session: SessionKey, level: LogLevel) -> bool {
+    /// A client asks for a level. Whether the lowest one is another now.
+    pub(super) fn set(&mut self, client: Client, level: LogLevel) -> bool {
         let before = self.lowest();
-        if let Some(former) = self.by_session.insert(session, level) {
+        if let Some(former) = self.by_client.insert(client, level) {
             self.forget(former);
         }
         *self.counts.entry(level).or_default() += 1;
         self.lowest() != before
     }
 
-    /// A session is gone. Whether the lowest level is another now.
-    pub(super) fn remove(&mut self, session: SessionKey) -> bool {
+    /// A client is gone. Whether the lowest level is another now.
+    pub(super) fn remove(&mut self, client: Client) -> bool {
         let before = self.lowest();
-        if let Some(former) = self.by_session.remove(&session) {
+        if let Some(former) = self.by_client.remove(&client) {
             self.forget(former);
         }
         self.lowest() != before
+    }
+
+    /// The child is gone with every request that was under way.
+    pub(super) fn forget_requests(&mut self) {
+        let requests: Vec<Client> =
+            self.by_client.keys().copied().filter(|client| matches!(client, Client::Alone(_))).collect();
+        for request in requests {
+            self.remove(request);
+        }
     }
 
     /// The lowest level anyone asked for.
@@ -50,12 +60,15 @@ impl Levels {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::core::seam::Generation;
+    use crate::core::seam::{Generation, SessionKey};
     use std::num::NonZeroU64;
 
     #[test]
     fn the_lowest_level_anyone_wants_is_known() {
-        let session = |slot| SessionKey { slot, generation: Generation(NonZeroU64::new(1).unwrap()) };
+        let session = |slot| {
+            let generation = Generation(NonZeroU64::new(1).unwrap());
+            Client::Session(SessionKey { slot, generation })
+        };
         let mut levels = Levels::default();
         assert_eq!(levels.lowest(), None);
         assert!(levels.set(session(1), LogLevel::Error));

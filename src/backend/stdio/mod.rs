@@ -1,16 +1,20 @@
 //! An MCP server that speaks over standard input and output, behind Streamable HTTP: `moorline serve -- COMMAND`.
 //!
 //! [`Stdio`] is made once per process and gives each shard its [`StdioBackend`]. In mode [`Mode::PerSession`] each session
-//! has a child of its own; in mode [`Mode::Shared`] a few children serve them all.
+//! has a child of its own, and each principal one for its requests of 2026-07-28; in mode [`Mode::Shared`] a few children
+//! serve them all.
 //!
 //! It knows the [seam](crate::core::seam) on one side and lines of JSON on the other; processes and pipes are the
 //! [shell's](crate::shell::child). It must never block, parse a message further than routing needs, or let one child's
 //! silence or noise concern anyone but its own clients.
 //!
-//! Read in this order: `per_session` and `shared` (the two modes), `bridge` (what both do), `wire` (lines), and below them
+//! Read in this order: `per_session` and `shared` (the two modes), `alone` and `discovery` (2026-07-28), `bridge` (what both do), `wire` (lines), and below them
 //! `subscriptions`, `levels`, `fanout`, `voice`.
 
+mod alone;
 mod bridge;
+mod client;
+mod discovery;
 mod fanout;
 mod levels;
 mod per_session;
@@ -26,7 +30,7 @@ use crate::{
         child::{Children, Places, Spawner},
     },
 };
-use bridge::{Bridge, needs_session};
+use bridge::Bridge;
 use per_session::PerSession;
 use shared::Shared;
 use std::{
@@ -57,6 +61,8 @@ pub struct StdioConfig {
     pub message_bytes_max: usize,
     /// How long a client may take to answer a child, in milliseconds.
     pub ask_timeout_ms: u64,
+    /// How long the child of a principal may be unused before it ends (`--session-idle-timeout`), as a session would.
+    pub idle_timeout: Duration,
 }
 
 /// Who shares a child.
@@ -96,11 +102,13 @@ impl Stdio {
         let config = &self.config;
         let children =
             Children::new(self.spawner.clone(), Arc::clone(&self.places), config.message_bytes_max);
-        let mode = match config.mode {
-            Mode::PerSession => Sharing::PerSession(PerSession::default()),
+        let (sessions, shared) = match config.mode {
+            Mode::PerSession => {
+                (Sessions::Apart(PerSession::default()), Shared::of_principals(config.idle_timeout))
+            }
             Mode::Shared { children, shards } => {
                 let of_shard = (usize::from(shard.0)..children).step_by(usize::from(shards.max(1))).count();
-                Sharing::Shared(Shared::new(of_shard.max(1)))
+                (Sessions::Shared, Shared::of_shard(of_shard.max(1)))
             }
         };
         StdioBackend {
@@ -111,7 +119,8 @@ impl Stdio {
                 grace: config.grace,
                 is_ending: false,
             },
-            mode,
+            sessions,
+            shared,
             shard,
             alarm: None,
         }
@@ -127,7 +136,9 @@ impl fmt::Debug for Stdio {
 /// One shard's part of it. See the module.
 pub struct StdioBackend {
     common: Common,
-    mode: Sharing,
+    sessions: Sessions,
+    /// Children for several clients: in mode per-session those of 2026-07-28 alone.
+    shared: Shared,
     shard: ShardId,
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -142,9 +153,12 @@ struct Common {
     is_ending: bool,
 }
 
-enum Sharing {
-    PerSession(PerSession),
-    Shared(Shared),
+/// Where sessions have their children.
+enum Sessions {
+    /// One for each.
+    Apart(PerSession),
+    /// Among those that are for all.
+    Shared,
 }
 
 impl Backend for StdioBackend {
@@ -156,25 +170,25 @@ impl Backend for StdioBackend {
         let common = &mut self.common;
         let mut events = without_budget(|| common.bridge.poll(cx));
         for (child, event) in events.drain(..) {
-            match &mut self.mode {
-                Sharing::PerSession(mode) => mode.event(&mut self.common, child, event, out),
-                Sharing::Shared(mode) => mode.event(&mut self.common, child, event, out),
+            match &mut self.sessions {
+                Sessions::Apart(mode) if !self.shared.has(child) => {
+                    mode.event(&mut self.common, child, event, out);
+                }
+                Sessions::Apart(_) | Sessions::Shared => {
+                    self.shared.event(&mut self.common, child, event, out);
+                }
             }
         }
         self.common.bridge.keep(events);
-        match &mut self.mode {
-            Sharing::PerSession(mode) => mode.poll(&mut self.common, out),
-            Sharing::Shared(mode) => mode.poll(&mut self.common, Instant::now(), out),
+        if let Sessions::Apart(mode) = &mut self.sessions {
+            mode.poll(&mut self.common, out);
         }
+        self.shared.poll(&mut self.common, Instant::now(), out);
         self.set_alarm(cx);
     }
 
     fn has_more(&self) -> bool {
-        let of_mode = match &self.mode {
-            Sharing::PerSession(_) => false,
-            Sharing::Shared(mode) => mode.has_more(),
-        };
-        of_mode || self.common.bridge.children().has_more() || self.is_alarmed_late()
+        self.shared.has_more() || self.common.bridge.children().has_more() || self.is_alarmed_late()
     }
 
     fn end(&mut self, grace: Duration) {
@@ -191,35 +205,31 @@ impl Backend for StdioBackend {
 impl StdioBackend {
     fn take(&mut self, ask: Ask, out: &mut Vec<Tell>) {
         let common = &mut self.common;
-        match (ask, &mut self.mode) {
-            (Ask::Call(call), sharing) => match (call.session, sharing) {
-                (Some(session), Sharing::PerSession(mode)) => mode.call(common, session, call, out),
-                (Some(session), Sharing::Shared(mode)) => mode.call(common, session, call, out),
-                (None, _) => out.push(Tell::Respond(call.key, Err(needs_session()))),
+        let shared = &mut self.shared;
+        match (ask, &mut self.sessions) {
+            (Ask::Call(call), sessions) => match (call.session, sessions) {
+                (Some(session), Sessions::Apart(mode)) => mode.call(common, session, call, out),
+                (Some(session), Sessions::Shared) => shared.call(common, session, call, out),
+                (None, _) => shared.call_alone(common, call, out),
             },
-            (Ask::Cancel(call), Sharing::PerSession(_)) => {
-                common.bridge.cancel(call);
-            }
-            (Ask::Cancel(call), Sharing::Shared(mode)) => mode.cancel(common, call),
-            (Ask::Notified(notified), Sharing::PerSession(mode)) => mode.notified(common, &notified),
-            (Ask::Notified(notified), Sharing::Shared(mode)) => mode.notified(common, &notified),
-            (Ask::LogLevel(session, level), Sharing::PerSession(mode)) => {
-                mode.log_level(common, session, level);
-            }
-            (Ask::LogLevel(session, level), Sharing::Shared(mode)) => mode.log_level(common, session, level),
-            (Ask::SessionEnded(session), Sharing::PerSession(mode)) => mode.end_session(common, session, out),
-            (Ask::SessionEnded(session), Sharing::Shared(mode)) => mode.end_session(common, session),
+            (Ask::Cancel(call), _) => shared.cancel(common, call),
+            (Ask::Notified(notified), Sessions::Apart(mode)) => mode.notified(common, &notified),
+            (Ask::Notified(notified), Sessions::Shared) => shared.notified(common, &notified),
+            (Ask::LogLevel(session, level), Sessions::Apart(mode)) => mode.log_level(common, session, level),
+            (Ask::LogLevel(session, level), Sessions::Shared) => shared.log_level(common, session, level),
+            (Ask::SessionEnded(session), Sessions::Apart(mode)) => mode.end_session(common, session, out),
+            (Ask::SessionEnded(session), Sessions::Shared) => shared.end_session(common, session),
             (Ask::Answered(request, outcome), _) => common.bridge.answered(request, &outcome),
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let of_mode = match &self.mode {
-            Sharing::PerSession(mode) => mode.deadline(),
-            Sharing::Shared(_) if self.common.is_ending => None,
-            Sharing::Shared(mode) => mode.deadline(),
+        let of_sessions = match &self.sessions {
+            Sessions::Apart(mode) => mode.deadline(),
+            Sessions::Shared => None,
         };
-        [of_mode, self.common.bridge.children().deadline()].into_iter().flatten().min()
+        let of_shared = if self.common.is_ending { None } else { self.shared.deadline() };
+        [of_sessions, of_shared, self.common.bridge.children().deadline()].into_iter().flatten().min()
     }
 
     /// Whether a deadline is over, or comes before the alarm: only a poll sets that.

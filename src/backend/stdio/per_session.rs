@@ -6,6 +6,7 @@
 use super::{
     Common,
     bridge::{ChildAsk, Heard, Purpose, child_gone},
+    client::Client,
     wire::Greeting,
 };
 use crate::{
@@ -39,7 +40,7 @@ impl PerSession {
         }
         match self.children.get(&session) {
             Some(child) => {
-                common.bridge.forward(*child, session, call, Purpose::Plain, out);
+                common.bridge.forward(*child, Client::Session(session), call, Purpose::Plain, out);
             }
             None => out.push(Tell::Respond(call.key, Err(child_gone()))),
         }
@@ -53,7 +54,7 @@ impl PerSession {
         self.children.insert(session, child);
         self.owners.insert(child, Owner { session, greeting: None });
         self.starting.push_back((Instant::now() + common.start_timeout, child));
-        common.bridge.forward(child, session, call, Purpose::Initialize, out);
+        common.bridge.forward(child, Client::Session(session), call, Purpose::Initialize, out);
     }
 
     pub(super) fn notified(&mut self, common: &mut Common, notified: &Notified) {

@@ -1,4 +1,4 @@
-//! A few children for all sessions of a shard.
+//! Children that serve several clients: a few for all sessions of a shard, or one for each principal of 2026-07-28.
 //!
 //! Owns a place for each child, which outlives it: who is served there, what they are subscribed to, what they want to see of
 //! its log. A child is initialised once, by us, and its answer kept; a session costs an entry in two maps. A child that
@@ -8,10 +8,14 @@
 //! Who hears what: changed lists concern everybody of the place, an updated resource its subscribers. A request to a client
 //! and a log message belong to the one call that is under way with the child; if there are more, or none, the child gets an
 //! error and the message goes to our log, because a guess would give one client's words to another.
+//!
+//! What requests of 2026-07-28 have of it is in [`alone`](super::alone).
 
 use super::{
     Common,
     bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize},
+    client::Client,
+    discovery::Discovery,
     fanout::Fanout,
     levels::Levels,
     subscriptions::{Change, Subscriptions},
@@ -20,41 +24,61 @@ use super::{
 use crate::{
     core::{
         jsonrpc::RpcError,
-        seam::{Call, CallKey, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell},
+        seam::{
+            Call, CallKey, Listening, LogLevel, Notification, NotificationKind, Notified, Principal,
+            SessionKey, Tell,
+        },
     },
     limits::{CHILD_GREETINGS_WAITING_MAX, CHILD_RESTART_MS_MAX, CHILD_RESTART_MS_MIN},
     shell::child::{ChildId, Event},
 };
 use bytes::Bytes;
+use slab::Slab;
 use std::{
     collections::{HashMap, HashSet},
+    rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 pub(super) struct Shared {
-    places: Vec<Place>,
+    pub(super) division: Division,
+    pub(super) places: Slab<Place>,
     by_session: HashMap<SessionKey, usize>,
     by_child: HashMap<ChildId, usize>,
-    fanout: Fanout,
+    pub(super) fanout: Fanout,
+}
+
+/// Who gets which place.
+pub(super) enum Division {
+    /// There is a fixed number of places: a client gets the one that serves the fewest.
+    Even,
+    /// Each principal has one, made when it is needed and ended when nobody has used it for so long. Without `--auth` all
+    /// clients are one.
+    Principals { by_principal: HashMap<Option<Principal>, usize>, idle: Duration },
 }
 
 /// What is left of a child when it ends.
 #[derive(Default)]
-struct Place {
-    state: State,
+pub(super) struct Place {
+    pub(super) state: State,
     /// Of the last child that gave one: a session can begin while the next one starts.
     greeting: Option<Greeting>,
+    /// The same for clients of 2026-07-28.
+    pub(super) discovery: Option<Discovery>,
     members: HashSet<SessionKey>,
-    /// Clients whose `initialize` waits for the first greeting.
-    waiting: Vec<Call>,
-    subscriptions: Subscriptions,
-    levels: Levels,
+    pub(super) listens: HashMap<CallKey, Listening>,
+    /// Clients whose `initialize` waits for the first greeting, and requests without a session that wait for the child.
+    pub(super) waiting: Vec<Call>,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) levels: Levels,
     failures: u32,
+    /// When a client last wanted something, where it matters.
+    pub(super) used: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+pub(super) enum State {
     /// No child has been started yet.
     #[default]
     Empty,
@@ -68,13 +92,34 @@ enum State {
 
 impl Shared {
     /// Places for `count` children, which are started at the first poll.
-    pub(super) fn new(count: usize) -> Self {
+    pub(super) fn of_shard(count: usize) -> Self {
+        let places = std::iter::repeat_with(Place::default).take(count).enumerate().collect();
+        Shared { places, ..Shared::with(Division::Even) }
+    }
+
+    /// A place for each principal, given up when nobody has used it for `idle`.
+    pub(super) fn of_principals(idle: Duration) -> Self {
+        Shared::with(Division::Principals { by_principal: HashMap::new(), idle })
+    }
+
+    fn with(division: Division) -> Self {
         Shared {
-            places: std::iter::repeat_with(Place::default).take(count).collect(),
+            division,
+            places: Slab::new(),
             by_session: HashMap::new(),
             by_child: HashMap::new(),
             fanout: Fanout::default(),
         }
+    }
+
+    /// Whether a child is of a place here.
+    pub(super) fn has(&self, child: ChildId) -> bool {
+        self.by_child.contains_key(&child)
+    }
+
+    /// The place of a child is gone.
+    pub(super) fn forget_child(&mut self, child: ChildId) {
+        self.by_child.remove(&child);
     }
 
     // --- Clients ------------------------------------------------------------------------------
@@ -87,7 +132,9 @@ impl Shared {
             return out.push(Tell::Respond(call.key, Err(restarting())));
         };
         match self.places[at].state {
-            State::Serving(child, _) => self.pass_on(common, at, child, session, call, out),
+            State::Serving(child, _) => {
+                self.pass_on(common, at, child, Client::Session(session), call, out);
+            }
             State::Empty | State::Starting(..) | State::Waiting(_) => {
                 common.bridge.counters.calls_failed += 1;
                 out.push(Tell::Respond(call.key, Err(restarting())));
@@ -97,8 +144,8 @@ impl Shared {
 
     /// A session begins where the fewest are.
     fn begin(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
-        let fewest = (0..self.places.len()).min_by_key(|at| self.places[*at].members.len());
-        let at = fewest.expect("a shard has a place");
+        let fewest = self.places.iter().min_by_key(|(_, place)| place.members.len());
+        let (at, _) = fewest.expect("a shard has a place");
         let place = &mut self.places[at];
         if place.greeting.is_none() && place.waiting.len() >= CHILD_GREETINGS_WAITING_MAX {
             common.bridge.counters.sessions_refused += 1;
@@ -117,7 +164,7 @@ impl Shared {
         common: &mut Common,
         at: usize,
         child: ChildId,
-        session: SessionKey,
+        client: Client,
         call: Call,
         out: &mut Vec<Tell>,
     ) {
@@ -125,11 +172,11 @@ impl Shared {
         let subscriptions = &mut self.places[at].subscriptions;
         let (change, purpose) = match call.method.as_str() {
             "resources/subscribe" => match uri() {
-                Some(uri) => (subscriptions.subscribe(session, &uri), Purpose::Subscribe(uri)),
+                Some(uri) => (subscriptions.subscribe(client, &uri), Purpose::Subscribe(uri)),
                 None => (Change::Forward, Purpose::Plain),
             },
             "resources/unsubscribe" => match uri() {
-                Some(uri) => (subscriptions.unsubscribe(session, &uri), Purpose::Plain),
+                Some(uri) => (subscriptions.unsubscribe(client, &uri), Purpose::Plain),
                 None => (Change::Forward, Purpose::Plain),
             },
             _ => (Change::Forward, Purpose::Plain),
@@ -137,10 +184,10 @@ impl Shared {
         match change {
             Change::Forward => {
                 let uri = purpose.subscribed();
-                if common.bridge.forward(child, session, call, purpose, out) == Forwarded::No
+                if common.bridge.forward(child, client, call, purpose, out) == Forwarded::No
                     && let Some(uri) = uri
                 {
-                    self.places[at].subscriptions.unsubscribe(session, &uri);
+                    self.places[at].subscriptions.unsubscribe(client, &uri);
                 }
             }
             Change::None => out.push(Tell::Respond(call.key, Ok(Bytes::from_static(b"{}")))),
@@ -152,11 +199,14 @@ impl Shared {
     }
 
     pub(super) fn cancel(&mut self, common: &mut Common, call: CallKey) {
-        for place in &mut self.places {
+        for (_, place) in &mut self.places {
             place.waiting.retain(|waiting| waiting.key != call);
         }
-        if let Some((child, session, Purpose::Subscribe(uri))) = common.bridge.cancel(call) {
-            self.unsubscribe(common, child, session, &uri);
+        match common.bridge.cancel(call) {
+            Some((child, client, Purpose::Subscribe(uri))) => self.unsubscribe(common, child, client, &uri),
+            Some((child, client, Purpose::Logging)) => self.lower_level(common, child, client),
+            Some(_) => {}
+            None => self.end_listen(common, call),
         }
     }
 
@@ -174,7 +224,7 @@ impl Shared {
 
     pub(super) fn log_level(&mut self, common: &mut Common, session: SessionKey, level: LogLevel) {
         let Some(&at) = self.by_session.get(&session) else { return };
-        if self.places[at].levels.set(session, level) {
+        if self.places[at].levels.set(Client::Session(session), level) {
             self.tell_level(common, at);
         }
     }
@@ -184,8 +234,14 @@ impl Shared {
         let place = &mut self.places[at];
         place.members.remove(&session);
         place.waiting.retain(|call| call.session != Some(session));
-        let unwanted = place.subscriptions.end_session(session);
-        let level_has_changed = place.levels.remove(session);
+        self.end_client(common, at, Client::Session(session));
+    }
+
+    /// Nobody is there any more for what a client had the child told.
+    pub(super) fn end_client(&mut self, common: &mut Common, at: usize, client: Client) {
+        let place = &mut self.places[at];
+        let unwanted = place.subscriptions.end_client(client);
+        let level_has_changed = place.levels.remove(client);
         if let Some(child) = place.child() {
             for uri in unwanted {
                 tell_subscription(common, child, "resources/unsubscribe", &uri);
@@ -196,18 +252,25 @@ impl Shared {
         }
     }
 
-    fn unsubscribe(&mut self, common: &mut Common, child: ChildId, session: SessionKey, uri: &Arc<str>) {
+    fn unsubscribe(&mut self, common: &mut Common, child: ChildId, client: Client, uri: &Arc<str>) {
         let Some(&at) = self.by_child.get(&child) else { return };
-        if self.places[at].subscriptions.unsubscribe(session, uri) == Change::Forward {
+        if self.places[at].subscriptions.unsubscribe(client, uri) == Change::Forward {
             tell_subscription(common, child, "resources/unsubscribe", uri);
         }
     }
 
-    /// The lowest level that any session asked for.
-    fn tell_level(&self, common: &mut Common, at: usize) {
+    fn lower_level(&mut self, common: &mut Common, child: ChildId, client: Client) {
+        let Some(&at) = self.by_child.get(&child) else { return };
+        if self.places[at].levels.remove(client) {
+            self.tell_level(common, at);
+        }
+    }
+
+    /// The lowest level that any client asked for.
+    pub(super) fn tell_level(&self, common: &mut Common, at: usize) {
         let place = &self.places[at];
-        let takes_it = place.greeting.as_ref().is_some_and(|greeting| greeting.has_logging);
-        if let (State::Serving(child, _), Some(level), true) = (place.state, place.levels.lowest(), takes_it)
+        if let (State::Serving(child, _), Some(level), true) =
+            (place.state, place.levels.lowest(), place.has_logging())
         {
             common.bridge.request_log_level(child, level);
         }
@@ -233,8 +296,10 @@ impl Shared {
 
     /// Starts what is due, and hands out what is to be said to many.
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant, out: &mut Vec<Tell>) {
-        for at in 0..self.places.len() {
-            match self.places[at].state {
+        self.give_up_unused(common, now, out);
+        let places: Vec<_> = self.places.iter().map(|(at, place)| (at, place.state)).collect();
+        for (at, state) in places {
+            match state {
                 State::Empty => self.start(common, at, now),
                 State::Waiting(until) if until <= now => self.start(common, at, now),
                 State::Starting(child, until) if until <= now => {
@@ -255,10 +320,11 @@ impl Shared {
             State::Starting(_, until) | State::Waiting(until) => Some(until),
             State::Empty | State::Serving(..) => None,
         };
-        self.places.iter().filter_map(of_place).min()
+        let restarts = self.places.iter().filter_map(|(_, place)| of_place(place)).min();
+        [restarts, self.end_of_idleness()].into_iter().flatten().min()
     }
 
-    fn start(&mut self, common: &mut Common, at: usize, now: Instant) {
+    pub(super) fn start(&mut self, common: &mut Common, at: usize, now: Instant) {
         if common.is_ending {
             return;
         }
@@ -279,6 +345,7 @@ impl Shared {
         let Some(at) = self.by_child.remove(&child) else { return };
         let (place, now) = (&mut self.places[at], Instant::now());
         place.subscriptions.forget_unconfirmed();
+        place.levels.forget_requests();
         let has_proved_itself = matches!(place.state, State::Serving(_, since)
             if now.duration_since(since).as_millis() >= u128::from(CHILD_RESTART_MS_MAX));
         place.failures = if has_proved_itself { 1 } else { place.failures.saturating_add(1) };
@@ -287,7 +354,10 @@ impl Shared {
         // Who waited for a first greeting is told to come again.
         for call in place.waiting.drain(..) {
             common.bridge.counters.sessions_refused += 1;
-            out.push(Tell::Refuse(call.key));
+            out.push(match call.session {
+                Some(_) => Tell::Refuse(call.key),
+                None => Tell::Respond(call.key, Err(failed_to_start())),
+            });
         }
         if !common.is_ending {
             let wait_ms = wait.as_millis();
@@ -299,11 +369,13 @@ impl Shared {
         let Some(&at) = self.by_child.get(&child) else { return };
         match heard {
             Heard::Own(Own::Initialize, answer) => self.greeted(common, at, child, answer, out),
-            Heard::Own(Own::Setting, _) => {}
+            Heard::Own(Own::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
+            Heard::Own(Own::Subscribe(_) | Own::Setting, _) => {}
             Heard::Answered(_, Purpose::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
-            Heard::Answered(session, Purpose::Subscribe(uri), Err(_)) => {
-                self.places[at].subscriptions.unsubscribe(session, &uri);
+            Heard::Answered(client, Purpose::Subscribe(uri), Err(_)) => {
+                self.places[at].subscriptions.unsubscribe(client, &uri);
             }
+            Heard::Answered(client, Purpose::Logging, _) => self.lower_level(common, child, client),
             Heard::Answered(..) => {}
             Heard::Asked(ask) => asked(common, child, ask, out),
             Heard::Noted(message) => self.noted(common, at, child, message, out),
@@ -324,14 +396,23 @@ impl Shared {
         let place = &mut self.places[at];
         place.state = State::Serving(child, Instant::now());
         common.bridge.notify_own(child, "notifications/initialized");
-        for call in place.waiting.drain(..) {
+        let (greeted, alone): (Vec<_>, Vec<_>) =
+            place.waiting.drain(..).partition(|call| call.session.is_some());
+        for call in greeted {
             out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision))));
+        }
+        place.discovery = Discovery::of_greeting(greeting.result());
+        if let Some(discovery) = &place.discovery {
+            common.bridge.stamp(child, Rc::clone(&discovery.stamp));
         }
         place.greeting = Some(greeting);
         for uri in place.subscriptions.confirmed() {
             tell_subscription(common, child, "resources/subscribe", uri);
         }
         self.tell_level(common, at);
+        for call in alone {
+            self.serve_alone(common, at, child, call, out);
+        }
     }
 
     fn noted(
@@ -347,7 +428,8 @@ impl Shared {
             NotificationKind::ToolsListChanged
             | NotificationKind::PromptsListChanged
             | NotificationKind::ResourcesListChanged => {
-                self.fanout.push(at, message, || place.members.iter().copied().collect());
+                let kind = message.kind.clone();
+                self.fanout.push(at, message, || place.audience(&kind));
             }
             NotificationKind::ResourceUpdated(uri) => {
                 let subscribers = place.subscriptions.subscribers(uri);
@@ -373,11 +455,46 @@ impl Place {
             State::Empty | State::Starting(..) | State::Waiting(_) => None,
         }
     }
+
+    /// The process, whether it serves yet or not.
+    pub(super) fn process(&self) -> Option<ChildId> {
+        match self.state {
+            State::Serving(child, _) | State::Starting(child, _) => Some(child),
+            State::Empty | State::Waiting(_) => None,
+        }
+    }
+
+    /// Whether the child takes a log level.
+    pub(super) fn has_logging(&self) -> bool {
+        self.greeting.as_ref().is_some_and(|greeting| greeting.has_logging)
+    }
+
+    /// Who wants to hear of a changed list.
+    fn audience(&self, kind: &NotificationKind) -> Vec<Client> {
+        let wants = |listening: &Listening| match kind {
+            NotificationKind::ToolsListChanged => listening.tools,
+            NotificationKind::PromptsListChanged => listening.prompts,
+            NotificationKind::ResourcesListChanged => listening.resources,
+            NotificationKind::ResourceUpdated(_)
+            | NotificationKind::Progress
+            | NotificationKind::Log(_)
+            | NotificationKind::Other => false,
+        };
+        let sessions = self.members.iter().copied().map(Client::Session);
+        let listens = self.listens.iter().filter(|(_, listening)| wants(listening));
+        sessions.chain(listens.map(|(listen, _)| Client::Alone(*listen))).collect()
+    }
 }
 
 fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>) {
     match common.bridge.only_call(child) {
-        Some((call, session)) => common.bridge.ask(child, ask, session, Some(call), out),
+        Some((call, Client::Session(session))) => common.bridge.ask(child, ask, session, Some(call), out),
+        Some((_, Client::Alone(_))) => common.bridge.refuse_ask(
+            child,
+            &ask,
+            "the client speaks 2026-07-28, which has no requests of a server; what a stdio server of an older \
+             revision asks cannot be passed on to it",
+        ),
         None => common.bridge.refuse_ask(
             child,
             &ask,
@@ -387,12 +504,16 @@ fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>
     }
 }
 
-fn tell_subscription(common: &mut Common, child: ChildId, method: &str, uri: &str) {
+pub(super) fn tell_subscription(common: &mut Common, child: ChildId, method: &str, uri: &str) {
     let params = serde_json::json!({ "uri": uri }).to_string();
     common.bridge.request(child, method, params.as_bytes(), Own::Setting);
 }
 
-fn restarting() -> RpcError {
+fn failed_to_start() -> RpcError {
+    failure("the server behind this one did not start")
+}
+
+pub(super) fn restarting() -> RpcError {
     failure("the server behind this one is being started; try again soon")
 }
 

@@ -1,10 +1,11 @@
-//! Which sessions are subscribed to which resources of one shared child.
+//! Which clients are subscribed to which resources of one shared child.
 //!
-//! Owns the lists, by resource and by session, which always agree. The child is told of the first subscriber of a resource
+//! Owns the lists, by resource and by client, which always agree. The child is told of the first subscriber of a resource
 //! and of the last one's leaving, and knows nothing of the others. O(1) per change; a lookup costs one step for each level of
 //! the URI.
 
-use crate::{core::seam::SessionKey, limits::CHILD_SUBSCRIPTIONS_PER_SESSION_MAX};
+use super::client::Client;
+use crate::limits::CHILD_SUBSCRIPTIONS_PER_SESSION_MAX;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -13,12 +14,12 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     by_uri: HashMap<Arc<str>, Topic>,
-    by_session: HashMap<SessionKey, HashSet<Arc<str>>>,
+    by_client: HashMap<Client, HashSet<Arc<str>>>,
 }
 
 #[derive(Debug, Default)]
 struct Topic {
-    sessions: HashSet<SessionKey>,
+    clients: HashSet<Client>,
     /// The child has said yes to one of them.
     is_confirmed: bool,
 }
@@ -30,20 +31,20 @@ pub(super) enum Change {
     None,
     /// Pass the request on.
     Forward,
-    /// The session has too many already.
+    /// The client has too many already.
     Refused,
 }
 
 impl Subscriptions {
-    /// A session subscribes. It counts from now on, since an update may come before the child's answer.
-    pub(super) fn subscribe(&mut self, session: SessionKey, uri: &Arc<str>) -> Change {
-        let own = self.by_session.entry(session).or_default();
+    /// A client subscribes. It counts from now on, since an update may come before the child's answer.
+    pub(super) fn subscribe(&mut self, client: Client, uri: &Arc<str>) -> Change {
+        let own = self.by_client.entry(client).or_default();
         if !own.contains(uri) && own.len() >= CHILD_SUBSCRIPTIONS_PER_SESSION_MAX {
             return Change::Refused;
         }
         own.insert(uri.clone());
         let topic = self.by_uri.entry(uri.clone()).or_default();
-        topic.sessions.insert(session);
+        topic.clients.insert(client);
         if topic.is_confirmed { Change::None } else { Change::Forward }
     }
 
@@ -58,22 +59,22 @@ impl Subscriptions {
     pub(super) fn forget_unconfirmed(&mut self) {
         let unconfirmed = self.by_uri.extract_if(|_, topic| !topic.is_confirmed);
         for (uri, topic) in unconfirmed {
-            for session in topic.sessions {
-                forget(&mut self.by_session, session, &uri);
+            for client in topic.clients {
+                forget(&mut self.by_client, client, &uri);
             }
         }
     }
 
-    /// A session unsubscribes, or its subscription came to nothing.
-    pub(super) fn unsubscribe(&mut self, session: SessionKey, uri: &str) -> Change {
-        forget(&mut self.by_session, session, uri);
-        self.leave_topic(session, uri)
+    /// A client unsubscribes, or its subscription came to nothing.
+    pub(super) fn unsubscribe(&mut self, client: Client, uri: &str) -> Change {
+        forget(&mut self.by_client, client, uri);
+        self.leave_topic(client, uri)
     }
 
-    /// A session is gone: what nobody is subscribed to any more.
-    pub(super) fn end_session(&mut self, session: SessionKey) -> Vec<Arc<str>> {
-        let own = self.by_session.remove(&session).unwrap_or_default();
-        own.into_iter().filter(|uri| self.leave_topic(session, uri) == Change::Forward).collect()
+    /// A client is gone: what nobody is subscribed to any more.
+    pub(super) fn end_client(&mut self, client: Client) -> Vec<Arc<str>> {
+        let own = self.by_client.remove(&client).unwrap_or_default();
+        own.into_iter().filter(|uri| self.leave_topic(client, uri) == Change::Forward).collect()
     }
 
     /// What a new child has to be told.
@@ -82,18 +83,18 @@ impl Subscriptions {
     }
 
     /// Who is to hear of an update of that resource: its subscribers, and those of what it is a part of.
-    pub(super) fn subscribers(&self, uri: &str) -> HashSet<SessionKey> {
+    pub(super) fn subscribers(&self, uri: &str) -> HashSet<Client> {
         let parents = uri.match_indices(['/', '#', '?']).flat_map(|(at, _)| [&uri[..at], &uri[..=at]]);
         std::iter::once(uri)
             .chain(parents)
             .filter_map(|uri| self.by_uri.get(uri))
-            .flat_map(|topic| topic.sessions.iter().copied())
+            .flat_map(|topic| topic.clients.iter().copied())
             .collect()
     }
 
-    fn leave_topic(&mut self, session: SessionKey, uri: &str) -> Change {
+    fn leave_topic(&mut self, client: Client, uri: &str) -> Change {
         let Some(topic) = self.by_uri.get_mut(uri) else { return Change::None };
-        if !topic.sessions.remove(&session) || !topic.sessions.is_empty() {
+        if !topic.clients.remove(&client) || !topic.clients.is_empty() {
             return Change::None;
         }
         self.by_uri.remove(uri);
@@ -101,11 +102,11 @@ impl Subscriptions {
     }
 }
 
-fn forget(by_session: &mut HashMap<SessionKey, HashSet<Arc<str>>>, session: SessionKey, uri: &str) {
-    if let Some(own) = by_session.get_mut(&session) {
+fn forget(by_client: &mut HashMap<Client, HashSet<Arc<str>>>, client: Client, uri: &str) {
+    if let Some(own) = by_client.get_mut(&client) {
         own.remove(uri);
         if own.is_empty() {
-            by_session.remove(&session);
+            by_client.remove(&client);
         }
     }
 }
@@ -114,11 +115,12 @@ fn forget(by_session: &mut HashMap<SessionKey, HashSet<Arc<str>>>, session: Sess
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::core::seam::Generation;
+    use crate::core::seam::{Generation, SessionKey};
     use std::num::NonZeroU64;
 
-    fn session(slot: u32) -> SessionKey {
-        SessionKey { slot, generation: Generation(NonZeroU64::new(1).unwrap()) }
+    fn session(slot: u32) -> Client {
+        let generation = Generation(NonZeroU64::new(1).unwrap());
+        Client::Session(SessionKey { slot, generation })
     }
 
     #[test]
@@ -131,8 +133,8 @@ mod tests {
         assert_eq!(subscriptions.subscribe(session(3), &uri), Change::None, "twice is once");
         assert_eq!(subscriptions.unsubscribe(session(1), &uri), Change::None);
         assert_eq!(subscriptions.unsubscribe(session(1), &uri), Change::None);
-        assert!(subscriptions.end_session(session(3)).is_empty());
-        assert_eq!(subscriptions.end_session(session(2)).len(), 1);
+        assert!(subscriptions.end_client(session(3)).is_empty());
+        assert_eq!(subscriptions.end_client(session(2)).len(), 1);
         assert_eq!(subscriptions.confirmed().count(), 0);
         assert_eq!(subscriptions.subscribe(session(1), &uri), Change::Forward);
     }
@@ -144,14 +146,12 @@ mod tests {
             subscriptions.subscribe(session(slot), &Arc::from(uri));
         }
         let slots = |uri: &str| {
-            let mut slots: Vec<_> =
-                subscriptions.subscribers(uri).iter().map(|session| session.slot).collect();
-            slots.sort_unstable();
-            slots
+            let subscribers = subscriptions.subscribers(uri);
+            (1..=4).filter(|slot| subscribers.contains(&session(*slot))).collect::<Vec<u32>>()
         };
         assert_eq!(slots("f://x/dir/file"), [1, 2, 3]);
         assert_eq!(slots("f://x/dir"), [1]);
-        assert_eq!(slots("f://x/dirt"), Vec::<u32>::new());
+        assert_eq!(slots("f://x/dirt"), [0; 0]);
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         subscriptions.forget_unconfirmed();
         assert_eq!(subscriptions.confirmed().collect::<Vec<_>>(), [&yes]);
         assert!(subscriptions.subscribers("a://no").is_empty());
-        assert_eq!(subscriptions.end_session(session(1)), [yes]);
+        assert_eq!(subscriptions.end_client(session(1)), [yes]);
     }
 
     #[test]

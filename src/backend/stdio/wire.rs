@@ -162,6 +162,23 @@ pub(super) fn uri_of(params: &[u8]) -> Option<Arc<str>> {
     serde_json::from_slice::<Params<'_>>(params).ok().map(|params| params.uri.into())
 }
 
+/// The level of log messages that a request of 2026-07-28 asks for.
+pub(super) fn log_level(params: &[u8]) -> Option<LogLevel> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
+        level: Cow<'a, str>,
+    }
+    memchr::memmem::find(params, b"logLevel")?;
+    let params: Params<'_> = serde_json::from_slice(params).ok()?;
+    LogLevel::from_name(&params.meta.level)
+}
+
 /// What a notification is, as far as routing needs to know.
 pub(super) fn kind_of(method: &str, params: Option<&RawValue>) -> NotificationKind {
     #[derive(Deserialize)]
@@ -231,6 +248,11 @@ impl Greeting {
             serde_json::from_slice::<Wire<'_>>(&result).ok().and_then(|wire| wire.capabilities);
         let has_logging = capabilities.is_some_and(|capabilities| capabilities.logging.is_some());
         Some(Greeting { result, revision, has_logging })
+    }
+
+    /// The result as the child wrote it.
+    pub(super) fn result(&self) -> &Bytes {
+        &self.result
     }
 
     /// The same for a client that asked for `wanted`: in its revision, or the child's own if that is older.
@@ -352,6 +374,14 @@ mod tests {
             with_revision(&params, Revision::NEWEST_WITH_SESSIONS),
             r#"{"protocolVersion":"2025-11-25","capabilities":{"x":{}}}"#
         );
+    }
+
+    #[test]
+    fn the_level_a_request_asks_for_is_found() {
+        let level = |meta: &str| log_level(format!(r#"{{"name":"logLevel","_meta":{meta}}}"#).as_bytes());
+        assert_eq!(level(r#"{"io.modelcontextprotocol/logLevel":"error"}"#), Some(LogLevel::Error));
+        assert_eq!(level(r#"{"io.modelcontextprotocol/logLevel":7}"#), None);
+        assert_eq!(level("{}"), None);
     }
 
     #[test]
