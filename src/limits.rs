@@ -60,6 +60,10 @@ pub const EXCHANGES_PER_SHARD_MAX: usize = 64 * 1024;
 pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
 pub const QUEUE_MESSAGES_MAX: usize = 256;
+/// Messages waiting for the stream of a session over HTTP+SSE: all calls answered at once, and a queue.
+pub const CARRIED_MESSAGES_MAX: usize = CALLS_PER_SESSION_MAX + QUEUE_MESSAGES_MAX;
+/// Bytes waiting for it, one message of any size aside, while its connection makes progress.
+pub const CARRIED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes waiting for a primary per session.
 pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// Events kept for replay per session (`--replay-events`).
@@ -111,6 +115,9 @@ pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
 pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
+/// Between two comments to a client without a session that has closed its side: whether it is gone, and its request to be
+/// cancelled, only a write that fails tells.
+pub const SILENT_PEER_PROBE_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
 pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 /// The `retry` hint of a primed stream (`--retry`).
