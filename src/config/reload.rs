@@ -32,6 +32,11 @@ reloadable! {
     "allow-origin" allow_origins,
     "max-connections" connections_max,
     "max-sessions" sessions_max,
+    "max-connections-per-address" quotas,
+    "max-sessions-per-client" quotas,
+    "max-streams-per-client" quotas,
+    "max-session-rate" quotas,
+    "memory-limit" memory_bytes_max,
     "session-idle-timeout" session_idle_timeout_ms,
     "handshake-timeout" handshake_timeout_ms,
     "request-timeout" request_timeout_ms,
@@ -71,7 +76,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        config::{Machine, Verbosity},
+        config::{Machine, QuotaConfig, Verbosity},
         units::Fraction,
     };
 
@@ -104,6 +109,13 @@ mod tests {
             allow_origins: vec!["null".parse().unwrap()],
             connections_max: 7,
             sessions_max: 7,
+            quotas: QuotaConfig {
+                connections: Some(7),
+                sessions: Some(6),
+                streams: Some(6),
+                session_rate: Some(7),
+            },
+            memory_bytes_max: Some(7),
             session_idle_timeout_ms: 7,
             handshake_timeout_ms: 7,
             request_timeout_ms: 7,
