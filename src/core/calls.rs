@@ -126,7 +126,8 @@ impl Shard {
             return self.dispatch_carried(conn, request, body, parsed, now);
         }
         if Era::of(&request.named, &parsed) == Era::Stateless {
-            let asked = Asked { reply: &request.reply, forms: request.forms, named: &request.named, body };
+            let (reply, named, charge) = (&request.reply, &request.named, request.charge.as_ref());
+            let asked = Asked { reply, forms: request.forms, named, body, charge };
             return self.dispatch_stateless(conn, asked, parsed, now);
         }
         if let Named::Unknown(_) = request.named {

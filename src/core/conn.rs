@@ -547,8 +547,6 @@ impl Shard {
         let entry = &self.conns[conn];
         match entry.state {
             State::Closing(_) | State::Moving(_) => Interest::Nothing,
-            // The answer to its half-close tells whether anybody still reads.
-            State::Exchanging(_) if entry.peer == Peer::Silent => Interest::Failure,
             _ if entry.peer == Peer::Silent => Interest::Nothing,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
@@ -813,8 +811,12 @@ impl Shard {
 
     /// When a stream needs a comment, or its token ends it.
     fn stream_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
-        let (progress_ms, keep_alive_ms) = (self.conns[conn].progress_ms, self.config.keep_alive_ms);
-        let comment_ms = (keep_alive_ms > 0).then(|| progress_ms + keep_alive_ms - self.phase_ms(conn));
+        let (entry, keep_alive_ms) = (&self.conns[conn], self.config.keep_alive_ms);
+        let interval_ms = match (&entry.state, entry.peer) {
+            (State::Exchanging(_), Peer::Silent) => Some(limits::SILENT_PEER_PROBE_MS),
+            _ => (keep_alive_ms > 0).then(|| keep_alive_ms - self.phase_ms(conn)),
+        };
+        let comment_ms = interval_ms.map(|interval_ms| entry.progress_ms + interval_ms);
         let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
         (deadline_ms < u64::MAX).then_some(deadline_ms)
     }
@@ -909,7 +911,7 @@ impl Shard {
         self.with_comment.push_back(self.conn_key(conn));
     }
 
-    /// Asks whether anybody reads this stream, by a comment that a peer which is gone answers with a reset.
+    /// Asks whether anybody reads this stream, by a comment: a peer that is gone answers with a reset, and the next one fails.
     pub(super) fn probe_reader(&mut self, conn: ConnSlot) {
         if self.conns[conn].output.is_none() && self.conns[conn].comment == Comment::None {
             self.conns[conn].comment = Comment::Due;
