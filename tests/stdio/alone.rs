@@ -215,11 +215,73 @@ fn log_messages_come_to_who_asked_for_them() {
 }
 
 #[test]
-fn a_child_s_question_gets_an_error_that_says_why() {
+fn a_child_s_question_is_asked_in_a_round_of_its_own() {
     with_each_mode(|behind| {
-        let error = Alone::of(behind).call("sample", json!({}));
-        assert!(error["message"].as_str().expect("a message").contains("2026-07-28"), "{error}");
+        let client = Alone::of(behind);
+        let asked =
+            client.request("tools/call", json!({"name": "elicit", "arguments": {}}))["result"].clone();
+        assert_eq!(
+            (&asked["resultType"], &asked["_meta"][SERVER]["name"]),
+            (&json!("input_required"), &json!("child"))
+        );
+        let question = &asked["inputRequests"]["question"];
+        assert_eq!(
+            (&question["method"], &question["params"]["message"]),
+            (&json!("elicitation/create"), &json!("Who?"))
+        );
+        let next = |arguments: Value, state: &Value, responses: Value| {
+            let params = json!({"name": "elicit", "arguments": arguments, "requestState": state, "inputResponses": responses});
+            client.request("tools/call", params)
+        };
+        let state = &asked["requestState"];
+        let answers = json!({"question": {"action": "accept", "content": {"name": "Ann"}}, "other": {}});
+        let forged = next(json!({"other": 1}), state, answers.clone());
+        assert_eq!(forged["error"]["code"], -32602, "it is of another request: {forged}");
+        let again = next(json!({}), state, json!({}))["result"].clone();
+        assert_eq!(again["resultType"], "input_required", "{again}");
+        assert_eq!(next(json!({}), state, answers.clone())["error"]["code"], -32602, "it was used before");
+        let done = next(json!({}), &again["requestState"], answers);
+        assert_eq!(done["result"]["resultType"], "complete", "{done}");
+        assert_eq!(value_of(&done)["content"]["name"], "Ann");
+        assert_eq!(client.call("echo", json!({"text": "goes on"})), "goes on");
     });
+}
+
+#[test]
+fn what_a_client_does_not_declare_it_is_not_asked() {
+    with_each_mode(|behind| {
+        let error = Alone::of(behind).call("roots", json!({}));
+        assert!(error["message"].as_str().expect("a message").contains("roots"), "{error}");
+    });
+}
+
+#[test]
+fn a_client_that_does_not_come_back_is_waited_for_so_long_and_no_longer() {
+    let behind = Behind::start(&["--shards", "1", "--request-timeout", "2s"]);
+    let client = Alone::of(&behind);
+    let ask = || client.request("tools/call", json!({"name": "sample", "arguments": {}}))["result"].clone();
+    let asked = ask();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let seen = || client.call("seen", json!({}));
+    until("it is cancelled", || {
+        let seen = seen();
+        seen["cancelled"] == seen["called"]["sample"]
+    });
+    assert_eq!(ask()["resultType"], "input_required", "and the child can ask again");
+    behind.stop();
+}
+
+#[test]
+fn a_child_that_ends_while_its_client_is_away_is_said_so() {
+    let behind = Behind::start(&["--shards", "1"]);
+    let client = Alone::of(&behind);
+    let asked = client.request("tools/call", json!({"name": "sample", "arguments": {}}))["result"].clone();
+    client.request("tools/call", json!({"name": "crash", "arguments": {}}));
+    let answers = json!({"question": {"role": "assistant"}});
+    let params = json!({"name": "sample", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
+    let failed = client.request("tools/call", params);
+    assert_eq!(failed["error"]["message"], "the server behind this one has ended", "{failed}");
+    behind.stop();
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl Shared {
         if is_of_sessions(call.method.as_str()) {
             return out.push(Tell::Respond(call.key, Err(method_not_found(&call.method))));
         }
+        let Some(call) = common.bridge.goes_on(call, out) else { return };
         let now = Instant::now();
         let Some(at) = self.place_of(common, &call, now) else {
             common.bridge.counters.sessions_refused += 1;

@@ -295,6 +295,9 @@ impl Shared {
 
     /// Starts what is due, and hands out what is to be said to many.
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant, out: &mut Vec<Tell>) {
+        for (child, client) in common.bridge.give_up_parked(now) {
+            self.lower_level(common, child, client);
+        }
         self.give_up_unused(common, now, out);
         let places: Vec<_> = self.places.iter().map(|(at, place)| (at, place.state)).collect();
         for (at, state) in places {
@@ -314,13 +317,13 @@ impl Shared {
         !self.fanout.is_empty()
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self, common: &Common) -> Option<Instant> {
         let of_place = |place: &Place| match place.state {
             State::Starting(_, until) | State::Waiting(until) => Some(until),
             State::Empty | State::Serving(..) => None,
         };
         let restarts = self.places.iter().filter_map(|(_, place)| of_place(place)).min();
-        [restarts, self.end_of_idleness()].into_iter().flatten().min()
+        [restarts, self.end_of_idleness(), common.bridge.next_late()].into_iter().flatten().min()
     }
 
     pub(super) fn start(&mut self, common: &mut Common, at: usize, now: Instant) {
@@ -485,15 +488,11 @@ impl Place {
     }
 }
 
+/// A question has one addressee: that of the only call.
 fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>) {
     match common.bridge.only_call(child) {
         Some((call, Client::Session(session))) => common.bridge.ask(child, ask, session, Some(call), out),
-        Some((_, Client::Alone(_))) => common.bridge.refuse_ask(
-            child,
-            &ask,
-            "the client speaks 2026-07-28, which has no requests of a server; what a stdio server of an older \
-             revision asks cannot be passed on to it",
-        ),
+        Some((call, Client::Alone(_))) => common.bridge.ask_alone(child, ask, call, out),
         None => common.bridge.refuse_ask(
             child,
             &ask,
