@@ -4,7 +4,7 @@ use super::{
     PATIENCE,
     behind::{Behind, value, value_of},
     events::EventStream,
-    session::{answer, post},
+    session::{NEWEST, answer, initialize, post},
     until,
     wire::{Connection, Leave, Response},
 };
@@ -366,4 +366,77 @@ fn a_child_that_does_not_start_is_said_so_and_one_too_many_gets_503() {
     let refused = Alone::of(&behind).response("server/discover", json!({}));
     assert_eq!(refused.status(), 503, "within {PATIENCE:?}");
     behind.stop();
+}
+
+/// A child that speaks 2026-07-28 and nothing else.
+fn with_a_newer_child(check: impl Fn(&Behind)) {
+    for mode in ["per-session", "shared"] {
+        let flags = ["--shards", "1", "--stdio-mode", mode, "--child-env", "CHILD_ERA=2026"];
+        let behind = Behind::start(&flags);
+        check(&behind);
+        behind.stop();
+    }
+}
+
+#[test]
+fn a_child_of_the_same_revision_says_everything_itself() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let said = client.request("server/discover", json!({}));
+        assert_eq!(
+            (&said["result"]["supportedVersions"], &said["result"]["ttlMs"]),
+            (&json!(["2026-07-28"]), &json!(5))
+        );
+        let params = json!({"name": "slow", "arguments": {"seconds": 0.05, "steps": 2}, "_meta": {"progressToken": "mine"}});
+        let response = client.response("tools/call", params);
+        assert_eq!(response.text().matches(r#""progressToken": "mine""#).count(), 2, "{}", response.text());
+        let connection = client.begin("tools/call", json!({"name": "hang", "arguments": {}}));
+        until("the child has it", || !client.call("seen", json!({}))["called"]["hang"].is_null());
+        connection.leave(Leave::Rst);
+        until("it is cancelled", || {
+            let seen = client.call("seen", json!({}));
+            seen["cancelled"] == seen["called"]["hang"]
+        });
+    });
+}
+
+#[test]
+fn the_rounds_of_a_newer_child_are_its_own() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let asked = client.request("tools/call", json!({"name": "ask"}))["result"].clone();
+        assert_eq!(
+            (&asked["resultType"], &asked["requestState"]),
+            (&json!("input_required"), &json!("mine"))
+        );
+        let answers = json!({"q": {"action": "accept", "content": {"name": "Ann"}}});
+        let done = client
+            .request("tools/call", json!({"name": "ask", "requestState": "mine", "inputResponses": answers}));
+        assert_eq!(value_of(&done), "Ann");
+    });
+}
+
+#[test]
+fn what_a_newer_child_announces_comes_to_who_listens() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let (mut stream, honoured) =
+            client.listen(&json!({"toolsListChanged": true, "resourceSubscriptions": ["a://b"]}));
+        assert_eq!(honoured, json!({"toolsListChanged": true}), "resources are not passed on");
+        client.call("change", json!({}));
+        let said = stream.message().json();
+        assert_eq!(said["method"], "notifications/tools/list_changed");
+        assert_eq!(said["params"]["_meta"][SUBSCRIPTION], "i");
+        stream.stays_silent();
+    });
+}
+
+#[test]
+fn a_session_cannot_begin_with_a_newer_child_and_is_told_so() {
+    with_a_newer_child(|behind| {
+        let mut connection = behind.server.connect();
+        connection.send(post(&initialize(NEWEST), &[]));
+        let refused = answer(&connection.response("POST"));
+        assert!(refused["error"]["code"].is_i64(), "{refused}");
+    });
 }

@@ -135,6 +135,7 @@ impl Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Initialize,
+    Discover,
     /// For listen streams: the child is to tell of updates of that resource.
     Subscribe(Arc<str>),
     /// Whatever the answer is, nothing follows from it.
@@ -655,6 +656,16 @@ pub(super) fn child_gone() -> RpcError {
 
 fn child_is_full() -> RpcError {
     failure("the server behind this one takes no more requests at present")
+}
+
+/// What each request of our own to a child of 2026-07-28 has to say, and more members.
+pub(super) fn own_params(more: &str) -> Vec<u8> {
+    format!(
+        r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"moorline","version":"{}"}}}}{more}}}"#,
+        Revision::V2026_07_28.date(),
+        env!("CARGO_PKG_VERSION")
+    )
+    .into_bytes()
 }
 
 /// The `initialize` of a child that is shared by all sessions. Roots are left out: they are a client's own.

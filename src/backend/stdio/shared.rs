@@ -13,7 +13,8 @@
 
 use super::{
     Common,
-    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize},
+    alone::{speaks_newer_only, untagged},
+    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize, own_params},
     client::Client,
     discovery::Discovery,
     fanout::Fanout,
@@ -147,6 +148,9 @@ impl Shared {
         let fewest = self.places.iter().min_by_key(|(_, place)| place.members.len());
         let (at, _) = fewest.expect("a shard has a place");
         let place = &mut self.places[at];
+        if place.speaks_newer() {
+            return out.push(Tell::Respond(call.key, Err(speaks_newer_only())));
+        }
         if place.greeting.is_none() && place.waiting.len() >= CHILD_GREETINGS_WAITING_MAX {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
@@ -342,7 +346,7 @@ impl Shared {
     }
 
     /// A child is of no more use: calls fail, and another is started after a while.
-    fn fail(&mut self, common: &mut Common, child: ChildId, reason: &str, out: &mut Vec<Tell>) {
+    pub(super) fn fail(&mut self, common: &mut Common, child: ChildId, reason: &str, out: &mut Vec<Tell>) {
         common.bridge.end(child, common.grace, out);
         let Some(at) = self.by_child.remove(&child) else { return };
         let (place, now) = (&mut self.places[at], Instant::now());
@@ -371,6 +375,7 @@ impl Shared {
         let Some(&at) = self.by_child.get(&child) else { return };
         match heard {
             Heard::Own(Own::Initialize, answer) => self.greeted(common, at, child, answer, out),
+            Heard::Own(Own::Discover, answer) => self.discovered(common, at, child, answer, out),
             Heard::Own(Own::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
             Heard::Own(Own::Subscribe(_) | Own::Setting, _) => {}
             Heard::Answered(_, Purpose::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
@@ -392,8 +397,12 @@ impl Shared {
         answer: Result<Bytes, RpcError>,
         out: &mut Vec<Tell>,
     ) {
+        if answer.is_err() {
+            // One that speaks 2026-07-28 alone knows no such method.
+            return common.bridge.request(child, "server/discover", &own_params(""), Own::Discover);
+        }
         let Some(greeting) = answer.ok().and_then(Greeting::read) else {
-            return self.fail(common, child, "refused initialize, or speaks another revision", out);
+            return self.fail(common, child, "speaks another revision", out);
         };
         let place = &mut self.places[at];
         place.state = State::Serving(child, Instant::now());
@@ -404,8 +413,8 @@ impl Shared {
             out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision))));
         }
         place.discovery = Discovery::of_greeting(greeting.result());
-        if let Some(discovery) = &place.discovery {
-            common.bridge.stamp(child, Rc::clone(&discovery.stamp));
+        if let Some(stamp) = place.discovery.as_ref().and_then(|discovery| discovery.stamp.as_ref()) {
+            common.bridge.stamp(child, Rc::clone(stamp));
         }
         place.greeting = Some(greeting);
         for uri in place.subscriptions.confirmed() {
@@ -426,6 +435,8 @@ impl Shared {
         out: &mut Vec<Tell>,
     ) {
         let place = &self.places[at];
+        let message = if place.speaks_newer() { untagged(message) } else { Some(message) };
+        let Some(message) = message else { return };
         match &message.kind {
             NotificationKind::ToolsListChanged
             | NotificationKind::PromptsListChanged

@@ -131,14 +131,16 @@ impl Bridge {
         }
     }
 
-    /// Whether a call goes on where an earlier one was; if so it is taken care of.
+    /// Whether a call goes on where an earlier one was; if so it is taken care of. A state of somebody else is left alone.
     pub(in super::super) fn goes_on(&mut self, call: Call, out: &mut Vec<Tell>) -> Option<Call> {
         if !rounds::may_ask(call.method.as_str()) {
             return Some(call);
         }
         match rounds::read(call.params.as_deref()) {
-            Ok(Round::First(_)) => return Some(call),
-            Ok(Round::Next { state, answers }) => self.go_on(call, &state, answers, out),
+            Ok(Round::Next { state, answers }) if state.starts_with("moorline.") => {
+                self.go_on(call, &state, answers, out);
+            }
+            Ok(Round::First(_) | Round::Next { .. }) => return Some(call),
             Err(refusal) => out.push(Tell::Respond(call.key, Err(refusal))),
         }
         None
