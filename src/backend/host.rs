@@ -23,7 +23,7 @@
 
 mod away;
 pub(super) mod listen;
-mod lot;
+pub(super) mod lot;
 mod ready;
 mod worker;
 

@@ -4,7 +4,7 @@ use super::{
     PATIENCE,
     behind::{Behind, value, value_of},
     events::EventStream,
-    session::{answer, post},
+    session::{NEWEST, answer, initialize, post},
     until,
     wire::{Connection, Leave, Response},
 };
@@ -215,11 +215,73 @@ fn log_messages_come_to_who_asked_for_them() {
 }
 
 #[test]
-fn a_child_s_question_gets_an_error_that_says_why() {
+fn a_child_s_question_is_asked_in_a_round_of_its_own() {
     with_each_mode(|behind| {
-        let error = Alone::of(behind).call("sample", json!({}));
-        assert!(error["message"].as_str().expect("a message").contains("2026-07-28"), "{error}");
+        let client = Alone::of(behind);
+        let asked =
+            client.request("tools/call", json!({"name": "elicit", "arguments": {}}))["result"].clone();
+        assert_eq!(
+            (&asked["resultType"], &asked["_meta"][SERVER]["name"]),
+            (&json!("input_required"), &json!("child"))
+        );
+        let question = &asked["inputRequests"]["question"];
+        assert_eq!(
+            (&question["method"], &question["params"]["message"]),
+            (&json!("elicitation/create"), &json!("Who?"))
+        );
+        let next = |arguments: Value, state: &Value, responses: Value| {
+            let params = json!({"name": "elicit", "arguments": arguments, "requestState": state, "inputResponses": responses});
+            client.request("tools/call", params)
+        };
+        let state = &asked["requestState"];
+        let answers = json!({"question": {"action": "accept", "content": {"name": "Ann"}}, "other": {}});
+        let forged = next(json!({"other": 1}), state, answers.clone());
+        assert_eq!(forged["error"]["code"], -32602, "it is of another request: {forged}");
+        let again = next(json!({}), state, json!({}))["result"].clone();
+        assert_eq!(again["resultType"], "input_required", "{again}");
+        assert_eq!(next(json!({}), state, answers.clone())["error"]["code"], -32602, "it was used before");
+        let done = next(json!({}), &again["requestState"], answers);
+        assert_eq!(done["result"]["resultType"], "complete", "{done}");
+        assert_eq!(value_of(&done)["content"]["name"], "Ann");
+        assert_eq!(client.call("echo", json!({"text": "goes on"})), "goes on");
     });
+}
+
+#[test]
+fn what_a_client_does_not_declare_it_is_not_asked() {
+    with_each_mode(|behind| {
+        let error = Alone::of(behind).call("roots", json!({}));
+        assert!(error["message"].as_str().expect("a message").contains("roots"), "{error}");
+    });
+}
+
+#[test]
+fn a_client_that_does_not_come_back_is_waited_for_so_long_and_no_longer() {
+    let behind = Behind::start(&["--shards", "1", "--request-timeout", "2s"]);
+    let client = Alone::of(&behind);
+    let ask = || client.request("tools/call", json!({"name": "sample", "arguments": {}}))["result"].clone();
+    let asked = ask();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let seen = || client.call("seen", json!({}));
+    until("it is cancelled", || {
+        let seen = seen();
+        seen["cancelled"] == seen["called"]["sample"]
+    });
+    assert_eq!(ask()["resultType"], "input_required", "and the child can ask again");
+    behind.stop();
+}
+
+#[test]
+fn a_child_that_ends_while_its_client_is_away_is_said_so() {
+    let behind = Behind::start(&["--shards", "1"]);
+    let client = Alone::of(&behind);
+    let asked = client.request("tools/call", json!({"name": "sample", "arguments": {}}))["result"].clone();
+    client.request("tools/call", json!({"name": "crash", "arguments": {}}));
+    let answers = json!({"question": {"role": "assistant"}});
+    let params = json!({"name": "sample", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answers});
+    let failed = client.request("tools/call", params);
+    assert_eq!(failed["error"]["message"], "the server behind this one has ended", "{failed}");
+    behind.stop();
 }
 
 #[test]
@@ -304,4 +366,77 @@ fn a_child_that_does_not_start_is_said_so_and_one_too_many_gets_503() {
     let refused = Alone::of(&behind).response("server/discover", json!({}));
     assert_eq!(refused.status(), 503, "within {PATIENCE:?}");
     behind.stop();
+}
+
+/// A child that speaks 2026-07-28 and nothing else.
+fn with_a_newer_child(check: impl Fn(&Behind)) {
+    for mode in ["per-session", "shared"] {
+        let flags = ["--shards", "1", "--stdio-mode", mode, "--child-env", "CHILD_ERA=2026"];
+        let behind = Behind::start(&flags);
+        check(&behind);
+        behind.stop();
+    }
+}
+
+#[test]
+fn a_child_of_the_same_revision_says_everything_itself() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let said = client.request("server/discover", json!({}));
+        assert_eq!(
+            (&said["result"]["supportedVersions"], &said["result"]["ttlMs"]),
+            (&json!(["2026-07-28"]), &json!(5))
+        );
+        let params = json!({"name": "slow", "arguments": {"seconds": 0.05, "steps": 2}, "_meta": {"progressToken": "mine"}});
+        let response = client.response("tools/call", params);
+        assert_eq!(response.text().matches(r#""progressToken": "mine""#).count(), 2, "{}", response.text());
+        let connection = client.begin("tools/call", json!({"name": "hang", "arguments": {}}));
+        until("the child has it", || !client.call("seen", json!({}))["called"]["hang"].is_null());
+        connection.leave(Leave::Rst);
+        until("it is cancelled", || {
+            let seen = client.call("seen", json!({}));
+            seen["cancelled"] == seen["called"]["hang"]
+        });
+    });
+}
+
+#[test]
+fn the_rounds_of_a_newer_child_are_its_own() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let asked = client.request("tools/call", json!({"name": "ask"}))["result"].clone();
+        assert_eq!(
+            (&asked["resultType"], &asked["requestState"]),
+            (&json!("input_required"), &json!("mine"))
+        );
+        let answers = json!({"q": {"action": "accept", "content": {"name": "Ann"}}});
+        let done = client
+            .request("tools/call", json!({"name": "ask", "requestState": "mine", "inputResponses": answers}));
+        assert_eq!(value_of(&done), "Ann");
+    });
+}
+
+#[test]
+fn what_a_newer_child_announces_comes_to_who_listens() {
+    with_a_newer_child(|behind| {
+        let client = Alone::of(behind);
+        let (mut stream, honoured) =
+            client.listen(&json!({"toolsListChanged": true, "resourceSubscriptions": ["a://b"]}));
+        assert_eq!(honoured, json!({"toolsListChanged": true}), "resources are not passed on");
+        client.call("change", json!({}));
+        let said = stream.message().json();
+        assert_eq!(said["method"], "notifications/tools/list_changed");
+        assert_eq!(said["params"]["_meta"][SUBSCRIPTION], "i");
+        stream.stays_silent();
+    });
+}
+
+#[test]
+fn a_session_cannot_begin_with_a_newer_child_and_is_told_so() {
+    with_a_newer_child(|behind| {
+        let mut connection = behind.server.connect();
+        connection.send(post(&initialize(NEWEST), &[]));
+        let refused = answer(&connection.response("POST"));
+        assert!(refused["error"]["code"].is_i64(), "{refused}");
+    });
 }

@@ -139,12 +139,45 @@ PAGES = {
 }
 
 
+CLAIM = "io.modelcontextprotocol/protocolVersion"
+IS_NEWER = os.environ.get("CHILD_ERA") == "2026"
+LISTENING = []
+
+
+def newer(message):
+    """A message as a server of 2026-07-28 takes it. None if it is answered."""
+    method, params = message["method"], message.get("params", {})
+    if params.get("_meta", {}).get(CLAIM) != "2026-07-28":
+        error = {"code": -32601 if method == "initialize" else -32602, "message": f"no claim in {method}"}
+        return send({"id": message["id"], "error": error})
+    if method == "server/discover":
+        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "ttlMs": 5, "cacheScope": "public"}
+        return send({"id": message["id"], "result": {"resultType": "complete", **result}})
+    if method == "subscriptions/listen":
+        LISTENING.append(message["id"])
+        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        return note("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": params["notifications"]})
+    if params.get("name") == "ask" and params.get("requestState") != "mine":
+        question = {"q": {"method": "elicitation/create", "params": {"message": "Who?"}}}
+        result = {"resultType": "input_required", "inputRequests": question, "requestState": "mine"}
+        return send({"id": message["id"], "result": result})
+    if params.get("name") == "change":
+        for number in LISTENING:
+            note("notifications/tools/list_changed", {"_meta": {"io.modelcontextprotocol/subscriptionId": number}})
+        params["name"] = "pid"
+    if params.get("name") == "ask":
+        params.update(name="echo", arguments={"text": params["inputResponses"]["q"]["content"]["name"]})
+    return message
+
+
 def call(request):
     params = request.get("params", {})
     try:
         value = TOOLS[params["name"]](params.get("arguments", {}), params.get("_meta", {}))
         content = [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]
-        send({"id": request["id"], "result": {"content": content, "_meta": params.get("_meta", {})}})
+        kind = {"resultType": "complete"} if IS_NEWER else {}
+        send({"id": request["id"], "result": {**kind, "content": content, "_meta": params.get("_meta", {})}})
     except KeyError as error:
         send({"id": request["id"], "error": {"code": -32602, "message": f"missing {error}", "data": [1.0]}})
 
@@ -158,6 +191,8 @@ def greeting(params):
 
 def handle(message):
     method = message.get("method")
+    if IS_NEWER and "id" in message and newer(message) is None:
+        return
     if method is None:
         waiting = ANSWERS.get(message["id"])
         if waiting:

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tokio::time::Instant;
 
 /// A shard's parked handlers. `P` is where a handler is.
-pub(super) struct Lot<P> {
+pub(in crate::backend) struct Lot<P> {
     shard: ShardId,
     seal: Hmac<Sha256>,
     last: u64,
@@ -47,7 +47,7 @@ struct Parked<P> {
 }
 
 impl<P> Lot<P> {
-    pub(super) fn new(shard: ShardId) -> Self {
+    pub(in crate::backend) fn new(shard: ShardId) -> Self {
         let mut key = [0; 32];
         getrandom::fill(&mut key).expect("Linux has random bytes once it has booted");
         let seal = Hmac::new_from_slice(&key).expect("an HMAC takes a key of any length");
@@ -63,7 +63,7 @@ impl<P> Lot<P> {
     }
 
     /// Parks a handler of this principal that takes about so many bytes; returns its state.
-    pub(super) fn park(
+    pub(in crate::backend) fn park(
         &mut self,
         place: P,
         owner: Option<Principal>,
@@ -93,7 +93,7 @@ impl<P> Lot<P> {
     }
 
     /// Gives back the handler this state names, if it is for this request and the handler is still here.
-    pub(super) fn claim(&mut self, state: &str, digest: &[u8; 32]) -> Option<P> {
+    pub(in crate::backend) fn claim(&mut self, state: &str, digest: &[u8; 32]) -> Option<P> {
         let sealed = state.strip_prefix("moorline.")?.strip_prefix(&self.shard.0.to_string())?;
         let sealed = URL_SAFE_NO_PAD.decode(sealed.strip_prefix('.')?).ok()?;
         let (ticket, tag) = sealed.split_first_chunk()?;
@@ -103,12 +103,12 @@ impl<P> Lot<P> {
     }
 
     /// Where the handler with that ticket is.
-    pub(super) fn place_mut(&mut self, ticket: u64) -> Option<&mut P> {
+    pub(in crate::backend) fn place_mut(&mut self, ticket: u64) -> Option<&mut P> {
         self.parked.get_mut(&ticket).map(|parked| &mut parked.place)
     }
 
     /// The oldest of whoever has most, if there is no room for one more of that size.
-    pub(super) fn crowded_out(&mut self, bytes: usize) -> Option<P> {
+    pub(in crate::backend) fn crowded_out(&mut self, bytes: usize) -> Option<P> {
         let oldest = if self.parked.len() >= PARKED_HANDLERS_MAX {
             self.oldest_of_most(|share| share.tickets.len())
         } else if self.bytes + bytes > PARKED_BYTES_MAX {
@@ -124,17 +124,17 @@ impl<P> Lot<P> {
     }
 
     /// One whose time is over.
-    pub(super) fn expired(&mut self, now: Instant) -> Option<P> {
+    pub(in crate::backend) fn expired(&mut self, now: Instant) -> Option<P> {
         let &(due, ticket) = self.due.first()?;
         if due <= now { self.remove(ticket) } else { None }
     }
 
     /// When the next one's time is over.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(in crate::backend) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::backend) fn len(&self) -> usize {
         self.parked.len()
     }
 

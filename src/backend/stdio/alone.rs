@@ -10,18 +10,28 @@
 
 use super::{
     Common,
-    bridge::{Forwarded, Own, Purpose, failure},
+    bridge::{Forwarded, Own, Purpose, failure, own_params},
     client::Client,
+    discovery::Discovery,
     shared::{Division, Place, Shared, State, restarting},
     subscriptions::Change,
     wire,
 };
 use crate::{
-    backend::{host::listen, service::method_not_found},
-    core::seam::{Call, CallKey, Listening, Tell},
+    backend::{
+        Capabilities,
+        host::listen,
+        rounds::{self, Round},
+        service::{invalid_params, method_not_found},
+    },
+    core::{
+        jsonrpc::{self, RpcError},
+        seam::{Call, CallKey, Listening, Notification, NotificationKind, Tell},
+    },
     limits::CHILD_GREETINGS_WAITING_MAX,
     shell::child::ChildId,
 };
+use bytes::Bytes;
 use std::time::Instant;
 
 impl Shared {
@@ -30,6 +40,7 @@ impl Shared {
         if is_of_sessions(call.method.as_str()) {
             return out.push(Tell::Respond(call.key, Err(method_not_found(&call.method))));
         }
+        let Some(call) = common.bridge.goes_on(call, out) else { return };
         let now = Instant::now();
         let Some(at) = self.place_of(common, &call, now) else {
             common.bridge.counters.sessions_refused += 1;
@@ -87,6 +98,11 @@ impl Shared {
         call: Call,
         out: &mut Vec<Tell>,
     ) {
+        let stamp = self.places[at].discovery.as_ref().and_then(|discovery| discovery.stamp.as_ref());
+        if let (Some(_), Ok(Round::Next { .. })) = (stamp, rounds::read(call.params.as_deref())) {
+            let refusal = invalid_params("`requestState` is none of this server");
+            return out.push(Tell::Respond(call.key, Err(refusal)));
+        }
         let client = Client::Alone(call.key);
         let level = call.params.as_deref().and_then(wire::log_level);
         let level = level.filter(|_| self.places[at].has_logging());
@@ -100,6 +116,40 @@ impl Shared {
         if common.bridge.forward(child, client, call, Purpose::Logging, out) == Forwarded::No {
             self.places[at].levels.remove(client);
             self.tell_level(common, at);
+        }
+    }
+
+    /// A child speaks 2026-07-28 itself: it is listened to, once for everybody.
+    pub(super) fn discovered(
+        &mut self,
+        common: &mut Common,
+        at: usize,
+        child: ChildId,
+        answer: Result<Bytes, RpcError>,
+        out: &mut Vec<Tell>,
+    ) {
+        let Some(discovery) = answer.ok().and_then(Discovery::of_child) else {
+            return self.fail(common, child, "refused initialize and server/discover", out);
+        };
+        let Capabilities { tools, prompts, resources, .. } = &discovery.news;
+        let tools = tools.is_some_and(|tools| tools.list_changed);
+        let prompts = prompts.is_some_and(|prompts| prompts.list_changed);
+        let resources = resources.is_some_and(|resources| resources.list_changed);
+        if tools || prompts || resources {
+            let wanted = serde_json::json!({
+                "toolsListChanged": tools, "promptsListChanged": prompts, "resourcesListChanged": resources,
+            });
+            let params = own_params(&format!(",\"notifications\":{wanted}"));
+            common.bridge.request(child, "subscriptions/listen", &params, Own::Setting);
+        }
+        let place = &mut self.places[at];
+        place.state = State::Serving(child, Instant::now());
+        place.discovery = Some(discovery);
+        for call in std::mem::take(&mut place.waiting) {
+            match call.session {
+                Some(_) => out.push(Tell::Respond(call.key, Err(speaks_newer_only()))),
+                None => self.serve_alone(common, at, child, call, out),
+            }
         }
     }
 
@@ -190,6 +240,11 @@ impl Shared {
 }
 
 impl Place {
+    /// Whether its child speaks 2026-07-28 itself.
+    pub(super) fn speaks_newer(&self) -> bool {
+        self.discovery.as_ref().is_some_and(|discovery| discovery.stamp.is_none())
+    }
+
     /// What it has to do at present.
     fn load(&self, common: &Common) -> usize {
         let calls = self.process().map_or(0, |child| common.bridge.calls(child));
@@ -201,10 +256,28 @@ impl Place {
     }
 }
 
+pub(super) fn speaks_newer_only() -> RpcError {
+    failure(
+        "the server behind this one speaks 2026-07-28, which has no initialize; it serves clients of that revision",
+    )
+}
+
+/// What a child of 2026-07-28 announces, without the name of our subscription. `None` for what is about that.
+pub(super) fn untagged(message: Notification) -> Option<Notification> {
+    let method = match &message.kind {
+        NotificationKind::ToolsListChanged => "notifications/tools/list_changed",
+        NotificationKind::PromptsListChanged => "notifications/prompts/list_changed",
+        NotificationKind::ResourcesListChanged => "notifications/resources/list_changed",
+        NotificationKind::ResourceUpdated(_) | NotificationKind::Other => return None,
+        NotificationKind::Progress | NotificationKind::Log(_) => return Some(message),
+    };
+    Some(Notification { json: jsonrpc::notification(method, None), ..message })
+}
+
 /// What only sessions have.
 fn is_of_sessions(method: &str) -> bool {
     matches!(
         method,
         "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-    ) || method.starts_with("tasks/")
+    )
 }

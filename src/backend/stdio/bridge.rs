@@ -10,24 +10,27 @@
 //!
 //! About 150 bytes per call in flight. O(1) per message.
 
+mod parked;
+
 use super::{
     client::Client,
     voice::{Voice, printable},
     wire::{self, ProgressToken},
 };
 use crate::{
-    backend::{service, stamp::Stamp},
+    backend::{host::lot::Lot, service, stamp::Stamp},
     core::{
         jsonrpc::{self, Body, Message, RpcError},
         seam::{
             Call, CallKey, LogLevel, Notification, NotificationKind, Notified, Revision, ServerMethod,
-            ServerRequest, ServerRequestId, SessionKey, Tell,
+            ServerRequest, ServerRequestId, SessionKey, ShardId, Tell,
         },
     },
     limits::CHILD_ASKS_MAX,
     shell::child::{ChildId, Children, Event, Full, Line, Program},
 };
 use bytes::Bytes;
+use parked::{Alone, Parked, Waiting};
 use serde_json::value::RawValue;
 use std::{
     collections::HashMap,
@@ -49,6 +52,9 @@ pub(super) struct Bridge {
     asked: HashMap<ServerRequestId, (ChildId, Bytes)>,
     asks_made: u64,
     ask_timeout_ms: u64,
+    /// Calls of 2026-07-28 whose clients were asked something and have to come back.
+    lot: Lot<Waiting>,
+    given_up: Vec<(ChildId, Client)>,
     events: Vec<(ChildId, Event)>,
     pub(super) counters: Counters,
 }
@@ -98,6 +104,7 @@ struct Asked {
 
 enum Flight {
     Client(ClientCall),
+    Parked(Parked),
     Own(Own),
 }
 
@@ -106,8 +113,8 @@ struct ClientCall {
     client: Client,
     progress: Option<Progress>,
     purpose: Purpose,
-    /// The method, if the client is of 2026-07-28 and wants results in the words of that.
-    revised: Option<Box<str>>,
+    /// If the client is of 2026-07-28, and wants results in the words of that.
+    alone: Option<Alone>,
 }
 
 /// How a call's progress is spoken of.
@@ -143,6 +150,7 @@ impl Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Initialize,
+    Discover,
     /// For listen streams: the child is to tell of updates of that resource.
     Subscribe(Arc<str>),
     /// Whatever the answer is, nothing follows from it.
@@ -179,7 +187,7 @@ pub(super) struct ChildAsk {
 }
 
 impl Bridge {
-    pub(super) fn new(children: Children, ask_timeout_ms: u64) -> Self {
+    pub(super) fn new(children: Children, ask_timeout_ms: u64, shard: ShardId) -> Self {
         Bridge {
             children,
             links: HashMap::new(),
@@ -187,6 +195,8 @@ impl Bridge {
             asked: HashMap::new(),
             asks_made: 0,
             ask_timeout_ms,
+            lot: Lot::new(shard),
+            given_up: Vec::new(),
             events: Vec::new(),
             counters: Counters::default(),
         }
@@ -244,10 +254,14 @@ impl Bridge {
     pub(super) fn abandon(&mut self, child: ChildId, out: &mut Vec<Tell>) {
         let Some(link) = self.links.remove(&child) else { return };
         for flight in link.flights.into_values() {
-            if let Flight::Client(call) = flight {
-                self.by_call.remove(&call.key);
-                self.counters.calls_failed += 1;
-                out.push(Tell::Respond(call.key, Err(child_gone())));
+            match flight {
+                Flight::Client(call) => {
+                    self.by_call.remove(&call.key);
+                    self.counters.calls_failed += 1;
+                    out.push(Tell::Respond(call.key, Err(child_gone())));
+                }
+                Flight::Parked(parked) => self.answer_parked(&parked, Err(child_gone())),
+                Flight::Own(_) => {}
             }
         }
         for ask in link.asks.into_values() {
@@ -272,6 +286,7 @@ impl Bridge {
             return Forwarded::No;
         };
         let id = link.next_id();
+        let alone = matches!(client, Client::Alone(_)).then(|| Alone::of(&call));
         let progress = call.progress_token.map(|theirs| Progress { theirs, ours: ProgressToken::draw(id) });
         let params = match (call.params, &purpose, &progress) {
             (Some(params), Purpose::Initialize, _) => Some(wire::with_revision(&params, call.revision)),
@@ -285,8 +300,7 @@ impl Bridge {
             return Forwarded::No;
         }
         link.calls += usize::from(purpose != Purpose::Initialize);
-        let revised = matches!(client, Client::Alone(_)).then(|| call.method.as_str().into());
-        let flight = ClientCall { key: call.key, client, progress, purpose, revised };
+        let flight = ClientCall { key: call.key, client, progress, purpose, alone };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
         Forwarded::Yes
@@ -399,7 +413,7 @@ impl Bridge {
         let link = self.links.get(&child).filter(|link| link.calls == 1)?;
         link.flights.values().find_map(|flight| match flight {
             Flight::Client(call) if call.purpose != Purpose::Initialize => Some((call.key, call.client)),
-            Flight::Client(_) | Flight::Own(_) => None,
+            Flight::Client(_) | Flight::Parked(_) | Flight::Own(_) => None,
         })
     }
 
@@ -484,12 +498,18 @@ impl Bridge {
         match flight {
             Some(Flight::Client(call)) => {
                 self.by_call.remove(&call.key);
-                let words = match &call.revised {
-                    Some(method) => self.revised(child, method, answer.clone()),
+                let words = match &call.alone {
+                    Some(alone) => self.revised(child, &alone.method, answer.clone()),
                     None => answer.clone(),
                 };
                 out.push(Tell::Respond(call.key, words));
                 (call.purpose != Purpose::Plain).then_some(Heard::Answered(call.client, call.purpose, answer))
+            }
+            Some(Flight::Parked(parked)) => {
+                let method = parked.call.alone.as_ref().map_or("", |alone| &*alone.method);
+                let words = self.revised(child, method, answer.clone());
+                self.answer_parked(&parked, words);
+                Some(Heard::Answered(parked.call.client, parked.call.purpose, answer))
             }
             Some(Flight::Own(own)) => Some(Heard::Own(own, answer)),
             None => {
@@ -651,8 +671,10 @@ impl Link {
     /// A request is over.
     fn land(&mut self, id: u64) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
-        if let Flight::Client(call) = &flight {
-            self.calls -= usize::from(call.purpose != Purpose::Initialize);
+        match &flight {
+            Flight::Client(call) => self.calls -= usize::from(call.purpose != Purpose::Initialize),
+            Flight::Parked(_) => self.calls -= 1,
+            Flight::Own(_) => {}
         }
         Some(flight)
     }
@@ -668,6 +690,16 @@ pub(super) fn child_gone() -> RpcError {
 
 fn child_is_full() -> RpcError {
     failure("the server behind this one takes no more requests at present")
+}
+
+/// What each request of our own to a child of 2026-07-28 has to say, and more members.
+pub(super) fn own_params(more: &str) -> Vec<u8> {
+    format!(
+        r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"moorline","version":"{}"}}}}{more}}}"#,
+        Revision::V2026_07_28.date(),
+        env!("CARGO_PKG_VERSION")
+    )
+    .into_bytes()
 }
 
 /// The `initialize` of a child that is shared by all sessions. Roots are left out: they are a client's own.

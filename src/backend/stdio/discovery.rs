@@ -1,4 +1,5 @@
-//! What a child of a 2025 revision is to clients of 2026-07-28: its greeting in the words of `server/discover`.
+//! What a child is to clients of 2026-07-28: of a 2025 revision its greeting in the words of `server/discover`, else what it
+//! says to that itself.
 //!
 //! Owns the answer, made once for each greeting, and the stamp for the results of that child. What a child declares stands
 //! as it wrote it, except for what that revision has in another form: tasks of 2025-11-25.
@@ -16,8 +17,8 @@ use std::{fmt::Write as _, rc::Rc};
 pub(super) struct Discovery {
     /// The result of `server/discover`.
     pub(super) result: Bytes,
-    /// For every result of the child.
-    pub(super) stamp: Rc<Stamp>,
+    /// For every result of the child. `None` if it speaks 2026-07-28 itself.
+    pub(super) stamp: Option<Rc<Stamp>>,
     /// What the child sends of its own accord; nothing else is in it.
     pub(super) news: Capabilities,
 }
@@ -42,7 +43,19 @@ impl Discovery {
         let stamp = Rc::new(Stamp::of(greeting.server_info.map_or("{}", RawValue::get)));
         let result = discover(&capabilities, greeting.instructions)?;
         let result = stamp.on("server/discover", result.into());
-        Some(Discovery { result, stamp, news: news(&capabilities) })
+        Some(Discovery { result, stamp: Some(stamp), news: news(&capabilities) })
+    }
+
+    /// From the result of a child's own `server/discover`. Subscriptions to resources are left out of what can be listened
+    /// to: the child is listened to once, for everybody.
+    pub(super) fn of_child(result: Bytes) -> Option<Self> {
+        let members = Members::of(&result)?;
+        let capabilities = Members::of(members.value("capabilities")?.get().as_bytes())?;
+        let mut news = news(&capabilities);
+        if let Some(resources) = &mut news.resources {
+            resources.subscribe = false;
+        }
+        Some(Discovery { stamp: None, news, result })
     }
 }
 

@@ -113,7 +113,7 @@ impl Stdio {
         };
         StdioBackend {
             common: Common {
-                bridge: Bridge::new(children, config.ask_timeout_ms),
+                bridge: Bridge::new(children, config.ask_timeout_ms, shard),
                 program: Arc::new(config.program.clone()),
                 start_timeout: config.start_timeout,
                 grace: config.grace,
@@ -228,7 +228,7 @@ impl StdioBackend {
             Sessions::Apart(mode) => mode.deadline(),
             Sessions::Shared => None,
         };
-        let of_shared = if self.common.is_ending { None } else { self.shared.deadline() };
+        let of_shared = if self.common.is_ending { None } else { self.shared.deadline(&self.common) };
         [of_sessions, of_shared, self.common.bridge.children().deadline()].into_iter().flatten().min()
     }
 

@@ -13,7 +13,8 @@
 
 use super::{
     Common,
-    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize},
+    alone::{speaks_newer_only, untagged},
+    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize, own_params},
     client::Client,
     discovery::Discovery,
     fanout::Fanout,
@@ -147,6 +148,9 @@ impl Shared {
         let fewest = self.places.iter().min_by_key(|(_, place)| place.members.len());
         let (at, _) = fewest.expect("a shard has a place");
         let place = &mut self.places[at];
+        if place.speaks_newer() {
+            return out.push(Tell::Respond(call.key, Err(speaks_newer_only())));
+        }
         if place.greeting.is_none() && place.waiting.len() >= CHILD_GREETINGS_WAITING_MAX {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
@@ -296,6 +300,9 @@ impl Shared {
 
     /// Starts what is due, and hands out what is to be said to many.
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant, out: &mut Vec<Tell>) {
+        for (child, client) in common.bridge.give_up_parked(now) {
+            self.lower_level(common, child, client);
+        }
         self.give_up_unused(common, now, out);
         let places: Vec<_> = self.places.iter().map(|(at, place)| (at, place.state)).collect();
         for (at, state) in places {
@@ -315,13 +322,13 @@ impl Shared {
         !self.fanout.is_empty()
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self, common: &Common) -> Option<Instant> {
         let of_place = |place: &Place| match place.state {
             State::Starting(_, until) | State::Waiting(until) => Some(until),
             State::Empty | State::Serving(..) => None,
         };
         let restarts = self.places.iter().filter_map(|(_, place)| of_place(place)).min();
-        [restarts, self.end_of_idleness()].into_iter().flatten().min()
+        [restarts, self.end_of_idleness(), common.bridge.next_late()].into_iter().flatten().min()
     }
 
     pub(super) fn start(&mut self, common: &mut Common, at: usize, now: Instant) {
@@ -340,7 +347,7 @@ impl Shared {
     }
 
     /// A child is of no more use: calls fail, and another is started after a while.
-    fn fail(&mut self, common: &mut Common, child: ChildId, reason: &str, out: &mut Vec<Tell>) {
+    pub(super) fn fail(&mut self, common: &mut Common, child: ChildId, reason: &str, out: &mut Vec<Tell>) {
         common.bridge.end(child, common.grace, out);
         let Some(at) = self.by_child.remove(&child) else { return };
         let (place, now) = (&mut self.places[at], Instant::now());
@@ -369,6 +376,7 @@ impl Shared {
         let Some(&at) = self.by_child.get(&child) else { return };
         match heard {
             Heard::Own(Own::Initialize, answer) => self.greeted(common, at, child, answer, out),
+            Heard::Own(Own::Discover, answer) => self.discovered(common, at, child, answer, out),
             Heard::Own(Own::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
             Heard::Own(Own::Subscribe(_) | Own::Setting, _) => {}
             Heard::Answered(_, Purpose::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
@@ -390,8 +398,12 @@ impl Shared {
         answer: Result<Bytes, RpcError>,
         out: &mut Vec<Tell>,
     ) {
+        if answer.is_err() {
+            // One that speaks 2026-07-28 alone knows no such method.
+            return common.bridge.request(child, "server/discover", &own_params(""), Own::Discover);
+        }
         let Some(greeting) = answer.ok().and_then(Greeting::read) else {
-            return self.fail(common, child, "refused initialize, or speaks another revision", out);
+            return self.fail(common, child, "speaks another revision", out);
         };
         let place = &mut self.places[at];
         place.state = State::Serving(child, Instant::now());
@@ -402,8 +414,8 @@ impl Shared {
             out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision))));
         }
         place.discovery = Discovery::of_greeting(greeting.result());
-        if let Some(discovery) = &place.discovery {
-            common.bridge.stamp(child, Rc::clone(&discovery.stamp));
+        if let Some(stamp) = place.discovery.as_ref().and_then(|discovery| discovery.stamp.as_ref()) {
+            common.bridge.stamp(child, Rc::clone(stamp));
         }
         place.greeting = Some(greeting);
         for uri in place.subscriptions.confirmed() {
@@ -424,6 +436,8 @@ impl Shared {
         out: &mut Vec<Tell>,
     ) {
         let place = &self.places[at];
+        let message = if place.speaks_newer() { untagged(message) } else { Some(message) };
+        let Some(message) = message else { return };
         match &message.kind {
             NotificationKind::ToolsListChanged
             | NotificationKind::PromptsListChanged
@@ -486,15 +500,11 @@ impl Place {
     }
 }
 
+/// A question has one addressee: that of the only call.
 fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>) {
     match common.bridge.only_call(child) {
         Some((call, Client::Session(session))) => common.bridge.ask(child, ask, session, Some(call), out),
-        Some((_, Client::Alone(_))) => common.bridge.refuse_ask(
-            child,
-            &ask,
-            "the client speaks 2026-07-28, which has no requests of a server; what a stdio server of an older \
-             revision asks cannot be passed on to it",
-        ),
+        Some((call, Client::Alone(_))) => common.bridge.ask_alone(child, ask, call, out),
         None => common.bridge.refuse_ask(
             child,
             &ask,
