@@ -275,6 +275,9 @@ struct Serve {
     #[arg(long, env = "MOORLINE_PATH", value_name = "PATH", help_heading = WHERE)]
     #[arg(default_value_t)]
     path: EndpointPath,
+    /// Serve HTTP+SSE of 2024-11-05 on /sse and /messages [default: on if every --listen is loopback]
+    #[arg(long, env = "MOORLINE_LEGACY_SSE", value_name = "SWITCH", help_heading = WHERE)]
+    legacy_sse: Option<Switch>,
     /// Host header to accept, or * for all; may be repeated [default: this machine's loopback names]
     #[arg(long, env = "MOORLINE_ALLOW_HOST", value_name = "HOST[:PORT]", help_heading = WHERE)]
     #[arg(value_delimiter = ',')]
@@ -466,6 +469,7 @@ impl Serve {
             listen: self.listen.clone(),
             admin_listen: self.admin_listen,
             path: self.path.clone(),
+            legacy_sse: self.legacy_sse,
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             auth: self.auth.config(),

@@ -18,7 +18,10 @@ use crate::{
     core::{
         self,
         config::{CoreConfig, StatelessHome},
-        http::{Binding, Policy, policy::PolicyError},
+        http::{
+            Binding, Policy,
+            policy::{LegacySse, MESSAGES_PATH, PolicyError, SSE_PATH},
+        },
     },
     limits,
     server::{ServerConfig, Signals},
@@ -52,6 +55,8 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     /// The MCP endpoint.
     pub path: EndpointPath,
+    /// Whether HTTP+SSE of 2024-11-05 is served; `None`: if all addresses are loopback.
+    pub legacy_sse: Option<Switch>,
     /// `Host` values to accept; empty: the names of this machine's loopback.
     pub allow_hosts: Vec<AllowedHost>,
     /// `Origin` values to accept; empty: those of this machine's loopback.
@@ -160,6 +165,7 @@ impl Config {
             listen,
             admin_listen: None,
             path: EndpointPath::default(),
+            legacy_sse: None,
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             auth: AuthConfig::default(),
@@ -213,6 +219,7 @@ impl Config {
         self.check_sizes()?;
         self.check_threads()?;
         self.auth.check(&self.listen)?;
+        self.check_paths()?;
         self.check_relations()?;
         self.check_children()?;
         self.check_machine(machine)?;
@@ -276,6 +283,14 @@ impl Config {
         let range = RING_ENTRIES_MIN..=limits::RING_ENTRIES_MAX;
         if !self.ring_entries.is_power_of_two() || !range.contains(&self.ring_entries) {
             return Err(ConfigError::RingEntries { given: self.ring_entries });
+        }
+        Ok(())
+    }
+
+    fn check_paths(&self) -> Result<(), ConfigError> {
+        let is_taken = [SSE_PATH, MESSAGES_PATH].contains(&self.path.as_str());
+        if is_taken && self.legacy_sse == Some(Switch::On) {
+            return Err(ConfigError::LegacyPath { path: self.path.clone() });
         }
         Ok(())
     }
@@ -381,11 +396,11 @@ impl Config {
     /// # Errors
     /// A path, host or origin that the policy does not accept.
     pub fn server(&self) -> Result<ServerConfig, PolicyError> {
-        let on_loopback = self.listen.iter().all(|address| address.ip().is_loopback());
-        let binding = if on_loopback { Binding::Loopback } else { Binding::Network };
+        let binding = if self.is_on_loopback() { Binding::Loopback } else { Binding::Network };
         let hosts: Vec<_> = self.allow_hosts.iter().map(AllowedHost::as_str).collect();
         let origins: Vec<_> = self.allow_origins.iter().map(AllowedOrigin::as_str).collect();
         let policy = Policy::new(self.path.as_str(), binding, &hosts, &origins)?;
+        let policy = policy.with_legacy_sse(self.legacy_sse().into());
         Ok(ServerConfig {
             listen: self.listen.clone(),
             admin_listen: self.admin_listen,
@@ -395,6 +410,16 @@ impl Config {
             signals: Signals::Handled,
             ..ServerConfig::new(self.core(policy))
         })
+    }
+
+    /// Whether HTTP+SSE is served: where others than this machine can reach it, it has to be asked for.
+    pub fn legacy_sse(&self) -> Switch {
+        let default = if self.is_on_loopback() { Switch::On } else { Switch::Off };
+        self.legacy_sse.unwrap_or(default)
+    }
+
+    fn is_on_loopback(&self) -> bool {
+        self.listen.iter().all(|address| address.ip().is_loopback())
     }
 
     fn core(&self, policy: Policy) -> CoreConfig {
@@ -454,6 +479,7 @@ impl Config {
             ("listen", list(&self.listen)),
             ("admin-listen", self.admin_listen.map_or_else(|| "off".to_owned(), |it| it.to_string())),
             ("path", self.path.to_string()),
+            ("legacy-sse", name_of(self.legacy_sse())),
             ("allow-host", list(&self.allow_hosts)),
             ("allow-origin", list(&self.allow_origins)),
             ("shards", self.shards.to_string()),
@@ -520,6 +546,12 @@ pub enum ConfigError {
     Zero {
         /// The flag's name without dashes.
         flag: &'static str,
+    },
+    /// The endpoint is where HTTP+SSE would be.
+    #[error("--legacy-sse on needs /sse and /messages for itself; --path {path} is one of them")]
+    LegacyPath {
+        /// The endpoint.
+        path: EndpointPath,
     },
     /// A session could not count it.
     #[error("--{flag} must be at most {}, not {given}", ByteSize(limits::KEPT_BYTES_MAX))]
@@ -813,6 +845,15 @@ core_choices! {
     ListenerPolicy { First Latest }
     ResponseMode { Auto Sse Json }
     Priming { Auto Post Off }
+}
+
+impl From<Switch> for LegacySse {
+    fn from(switch: Switch) -> Self {
+        match switch {
+            Switch::On => LegacySse::On,
+            Switch::Off => LegacySse::Off,
+        }
+    }
 }
 
 fn name_of(choice: impl ValueEnum) -> String {

@@ -60,6 +60,10 @@ pub const EXCHANGES_PER_SHARD_MAX: usize = 64 * 1024;
 pub const ASKS_PER_SESSION_MAX: usize = 256;
 /// Messages waiting for a primary per session.
 pub const QUEUE_MESSAGES_MAX: usize = 256;
+/// Messages waiting for the stream of a session over HTTP+SSE: all calls answered at once, and a queue.
+pub const CARRIED_MESSAGES_MAX: usize = CALLS_PER_SESSION_MAX + QUEUE_MESSAGES_MAX;
+/// Bytes waiting for it, one message of any size aside, while its connection makes progress.
+pub const CARRIED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes waiting for a primary per session.
 pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// Events kept for replay per session (`--replay-events`).
@@ -111,6 +115,9 @@ pub const REQUEST_TIMEOUT_MS: u64 = 60 * 60_000;
 pub const ASK_TIMEOUT_MS: u64 = 5 * 60_000;
 /// Silence of a call after which its reply becomes a stream (`--sse-after`).
 pub const SSE_AFTER_MS: u64 = 1_000;
+/// Between two comments to a client without a session that has closed its side: whether it is gone, and its request to be
+/// cancelled, only a write that fails tells.
+pub const SILENT_PEER_PROBE_MS: u64 = 1_000;
 /// How long a probed primary has to acknowledge a comment before it is demoted.
 pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 /// The `retry` hint of a primed stream (`--retry`).
@@ -181,7 +188,8 @@ pub const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 // --- Requests in several rounds, and tasks (2026-07-28) -------------------------------------------
 
-/// Handlers of one shard that wait for their clients to come back with answers; beyond it the oldest is given up.
+/// Handlers of one shard that wait for their clients to come back with answers; beyond it the oldest of whichever principal has
+/// most is given up.
 pub const PARKED_HANDLERS_MAX: usize = 1024;
 /// What they may take in all, as far as it can be counted: their futures, parameters and questions.
 pub const PARKED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -193,6 +201,8 @@ pub const PARKED_MS_MAX: u64 = 60 * 60_000;
 pub const TASKS_MAX: usize = 4096;
 /// Results of tasks that are kept in the process; one that finds no room fails its task.
 pub const TASK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A principal has one part of so many of these two at most.
+pub const TASK_SHARES_MIN: usize = 4;
 /// The longest time to live of a task.
 pub const TASK_TTL_MS_MAX: u64 = 24 * 60 * 60_000;
 /// How often clients are asked to look after a task.
@@ -202,6 +212,8 @@ pub const TASK_POLL_MS: u64 = 500;
 
 /// Connections to the admin listener at one time; a further one waits in the backlog.
 pub const ADMIN_CONNECTIONS_MAX: usize = 32;
+/// A peer of the admin listener that takes no bytes for this long loses its place.
+pub const ADMIN_WRITE_TIMEOUT_MS: u64 = 10_000;
 /// Publications under way at one time, their bodies included; a further one gets 503.
 pub const PUBLICATIONS_MAX: usize = 8;
 /// The body of a publication has to arrive within this time.

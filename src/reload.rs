@@ -6,6 +6,7 @@
 use crate::cli::Typed;
 use moorline::{
     config::{Changes, Config, Machine, Verbosity},
+    core::auth::Authenticator,
     server::SettingsHandle,
 };
 use std::{ffi::OsString, sync::Arc};
@@ -61,6 +62,12 @@ impl Reload {
             next.validated(&machine).map_err(|error| format!("{error}, with what waits for a restart"))?;
         let rules = next.auth.rules().map_err(|error| error.to_string())?;
         let mut server = next.server().map_err(|error| error.to_string())?;
+        // Removing the last token is a way to lock everybody out; a file caught while it is written is none.
+        match rules.as_ref().and_then(Authenticator::tokens_count) {
+            Some(0) => tracing::warn!("the file of tokens has none: nobody gets in"),
+            Some(tokens) => tracing::info!(tokens, "the file of tokens was read again"),
+            None => {}
+        }
         server.core.auth = rules.map(Arc::new);
         self.settings.apply(server.core);
         self.in_force = next;

@@ -116,7 +116,7 @@ fn check_policy(head: &Head<'_>, text: &[u8]) {
         }
         Err(refusal) => check_refusal(&refusal, None),
     }
-    if let Ok(()) = policy.locate(head.target)
+    if policy.locate(head.target).is_ok()
         && let Target::Path { .. } = head.target
     {
         assert!(text.windows(4).any(|window| window == b"/mcp"));

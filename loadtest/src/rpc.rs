@@ -3,11 +3,92 @@
 //! Owns ids, bodies and *markers*. A marker is a short text that this program asks a server to
 //! broadcast; finding it in a message tells which publication the message belongs to, on any server.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// The id of `initialize`; later requests of a client count up from it.
+/// Whose rules a run is under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Era {
+    /// 2025-03-26 to 2025-11-25: a handshake, a session, and streams opened by GET.
+    #[default]
+    #[serde(rename = "2025")]
+    #[value(name = "2025")]
+    Sessions,
+    /// 2026-07-28: every request for itself, and streams that answer `subscriptions/listen`.
+    #[serde(rename = "2026")]
+    #[value(name = "2026")]
+    Stateless,
+}
+
+impl Era {
+    /// The revision that is spoken unless the user names another.
+    pub(crate) fn protocol_version(self) -> &'static str {
+        match self {
+            Self::Sessions => "2025-11-25",
+            Self::Stateless => "2026-07-28",
+        }
+    }
+}
+
+/// A request before it has an id.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'a> {
+    /// The method.
+    pub(crate) method: &'static str,
+    /// What `Mcp-Name` repeats of the params, where the method has such a thing.
+    pub(crate) name: Option<&'a str>,
+    /// The params, as the JSON text of an object.
+    params: Cow<'static, str>,
+}
+
+impl<'a> Request<'a> {
+    /// One without params of its own.
+    pub(crate) fn bare(method: &'static str) -> Self {
+        Self { method, name: None, params: "{}".into() }
+    }
+
+    /// A `tools/call`; `arguments` is JSON text.
+    pub(crate) fn tool(tool: &'a str, arguments: &str) -> Self {
+        let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, json!(tool));
+        Self { method: "tools/call", name: Some(tool), params: params.into() }
+    }
+
+    /// A `subscriptions/listen` for all that concerns everyone.
+    pub(crate) fn listen() -> Self {
+        let wanted = r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}"#;
+        Self { method: "subscriptions/listen", name: None, params: wanted.into() }
+    }
+
+    /// The message within a session.
+    pub(crate) fn body(&self, id: u32) -> Vec<u8> {
+        body(id, self.method, &self.params)
+    }
+
+    /// The message without a session: it says itself what a handshake would have said.
+    pub(crate) fn stateless_body(&self, id: u32, protocol_version: &str) -> Vec<u8> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": protocol_version,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": client_info(),
+        });
+        let rest = &self.params[1..];
+        let comma = if rest == "}" { "" } else { "," };
+        body(id, self.method, &format!(r#"{{"_meta":{meta}{comma}{rest}"#))
+    }
+}
+
+fn client_info() -> serde_json::Value {
+    json!({ "name": "moorline-load", "version": env!("CARGO_PKG_VERSION") })
+}
+
+fn body(id: u32, method: &str, params: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#).into_bytes()
+}
+
+/// The id of the first request, `initialize` or `server/discover`; later requests of a client count up from it.
 pub(crate) const INITIALIZE_ID: u32 = 1;
 
 /// The body of `initialize`.
@@ -15,24 +96,14 @@ pub(crate) fn initialize(protocol_version: &str) -> Vec<u8> {
     let params = json!({
         "protocolVersion": protocol_version,
         "capabilities": {},
-        "clientInfo": { "name": "moorline-load", "version": env!("CARGO_PKG_VERSION") },
+        "clientInfo": client_info(),
     });
-    request(INITIALIZE_ID, "initialize", &params.to_string())
+    body(INITIALIZE_ID, "initialize", &params.to_string())
 }
 
 /// The body of `notifications/initialized`.
 pub(crate) fn initialized() -> &'static [u8] {
     br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
-}
-
-/// A request whose `params` are JSON text already.
-pub(crate) fn request(id: u32, method: &str, params: &str) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#).into_bytes()
-}
-
-/// The params of a `tools/call`; `arguments` is JSON text.
-pub(crate) fn tool_params(tool: &str, arguments: &str) -> String {
-    format!(r#"{{"name":{},"arguments":{arguments}}}"#, json!(tool))
 }
 
 /// What a message is, as far as it matters here.
@@ -49,6 +120,8 @@ pub(crate) enum Kind {
     Request,
     /// A notification of the server.
     Notification,
+    /// The notification that begins a listen stream.
+    Acknowledgement,
 }
 
 /// How a request was answered.
@@ -66,7 +139,8 @@ pub(crate) enum Verdict {
 struct Envelope<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
-    method: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<Error>,
@@ -83,11 +157,35 @@ struct ToolResult {
     is_error: bool,
 }
 
+/// What a listen stream has to begin with.
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// The subscription a message says it belongs to, if that is a number.
+pub(crate) fn subscription(bytes: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Message {
+        #[serde(alias = "result")]
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta")]
+        meta: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+        subscription: u32,
+    }
+    serde_json::from_slice::<Message>(bytes).ok().map(|message| message.params.meta.subscription)
+}
+
 /// Reads one message; `None` when it is no JSON-RPC message.
 pub(crate) fn read(bytes: &[u8]) -> Option<Kind> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).ok()?;
     match (envelope.method, envelope.id, envelope.result, envelope.error) {
         (Some(_), Some(_), None, None) => Some(Kind::Request),
+        (Some(method), None, None, None) if method == ACKNOWLEDGED => Some(Kind::Acknowledgement),
         (Some(_), None, None, None) => Some(Kind::Notification),
         (None, id, Some(result), None) => Some(Kind::Answer { id: number(id), verdict: verdict(result) }),
         (None, id, None, Some(error)) => {
@@ -138,15 +236,33 @@ mod tests {
         );
         assert_eq!(read(br#"{"method":"notifications/x","params":{}}"#), Some(Kind::Notification));
         assert_eq!(read(br#"{"id":"a","method":"ping"}"#), Some(Kind::Request));
+        let acknowledged = br#"{"method":"notifications/subscriptions/acknowledged","params":{}}"#;
+        assert_eq!(read(acknowledged), Some(Kind::Acknowledgement));
         assert_eq!(read(b"{}"), None);
         assert_eq!(read(b"not json"), None);
     }
 
     #[test]
     fn bodies_are_json() {
-        let params = tool_params("ec\"ho", r#"{"a":1}"#);
-        for body in [initialize("2025-11-25"), initialized().to_vec(), request(2, "tools/call", &params)] {
-            serde_json::from_slice::<serde_json::Value>(&body).unwrap();
+        let tool = Request::tool("ec\"ho", r#"{"a":1}"#);
+        let bare = Request::bare("tools/list");
+        let of_sessions = [initialize("2025-11-25"), initialized().to_vec(), tool.body(2), bare.body(3)];
+        let stateless = [&tool, &bare, &Request::listen()].map(|request| request.stateless_body(4, "v"));
+        for body in of_sessions.iter().chain(&stateless) {
+            serde_json::from_slice::<serde_json::Value>(body).unwrap();
+        }
+    }
+
+    #[test]
+    fn messages_tell_their_subscription_wherever_it_stands() {
+        let meta = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}"#;
+        for member in ["params", "result"] {
+            assert_eq!(subscription(format!(r#"{{"{member}":{meta}}}"#).as_bytes()), Some(7));
+        }
+        for other in
+            [r#"{"params":{}}"#, r#"{"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"7"}}}"#]
+        {
+            assert_eq!(subscription(other.as_bytes()), None, "{other}");
         }
     }
 

@@ -20,6 +20,7 @@ fn reports_follow_the_schema() {
     let init = "1";
     for arguments in [
         &["hold", "-n", "3", "-d", "1500ms", "--pid", init, "--measure-at", "1"][..],
+        &["hold", "--era", "2026", "-n", "3", "-d", "500ms"],
         &["notify", "-n", "3", "--tool", "notify", "--every", "100ms", "-d", "500ms"],
         &["call", "-c", "2", "-r", "50", "-d", "500ms", "--warm-up", "0s"],
     ] {

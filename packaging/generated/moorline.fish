@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_moorline_global_optspecs
-    string join \n listen= admin-listen= path= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
+    string join \n listen= admin-listen= path= legacy-sse= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
 end
 
 function __fish_moorline_needs_command
@@ -27,6 +27,8 @@ end
 complete -c moorline -n "__fish_moorline_needs_command" -l listen -d 'Address to listen on; may be repeated; port 0 lets the kernel choose' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l admin-listen -d 'Loopback address for /publish, /metrics, health and the live page [default: off]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l path -d 'Path of the MCP endpoint' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l legacy-sse -d 'Serve HTTP+SSE of 2024-11-05 on /sse and /messages [default: on if every --listen is loopback]' -r -f -a "on\t'Yes'
+off\t'No'"
 complete -c moorline -n "__fish_moorline_needs_command" -l allow-host -d 'Host header to accept, or * for all; may be repeated [default: this machine\'s loopback names]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l allow-origin -d 'Origin header to accept, or * for all; may be repeated [default: loopback origins]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l shards -d 'Threads to serve with, 1 to 256 [default: one for each usable core]' -r
@@ -117,6 +119,8 @@ complete -c moorline -n "__fish_moorline_needs_command" -a "help" -d 'Print this
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l listen -d 'Address to listen on; may be repeated; port 0 lets the kernel choose' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l admin-listen -d 'Loopback address for /publish, /metrics, health and the live page [default: off]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l path -d 'Path of the MCP endpoint' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l legacy-sse -d 'Serve HTTP+SSE of 2024-11-05 on /sse and /messages [default: on if every --listen is loopback]' -r -f -a "on\t'Yes'
+off\t'No'"
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l allow-host -d 'Host header to accept, or * for all; may be repeated [default: this machine\'s loopback names]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l allow-origin -d 'Origin header to accept, or * for all; may be repeated [default: loopback origins]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l shards -d 'Threads to serve with, 1 to 256 [default: one for each usable core]' -r

@@ -2,6 +2,7 @@
 //!
 //! Bounded: [`ADMIN_CONNECTIONS_MAX`] at a time, each with one head buffer of at most [`HEAD_BYTES_MAX`]; whoever comes
 //! beyond that waits in the kernel's backlog.
+//! A peer that takes no bytes is cut by the kernel after [`ADMIN_WRITE_TIMEOUT_MS`](crate::limits::ADMIN_WRITE_TIMEOUT_MS).
 
 use super::{desk::Desk, routes};
 use crate::limits::{ADMIN_CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADER_TIMEOUT_MS};

@@ -3,6 +3,8 @@
 //! - `Host` must be a loopback name, or a page whose name was made to resolve to this machine (DNS rebinding) could read
 //!   and publish.
 //! - `Origin`, where a browser sends it, must be this listener's own.
+//! - `Sec-Fetch-*`, which browsers send with what has no `Origin`, must not say that another site's page asks: images and
+//!   frames could take all places of live pages. A link that a person follows is welcome.
 //! - A publication must be `application/json`, which no page may send elsewhere without asking first; nobody answers that
 //!   question here, for there is no CORS. [`publish`](super::publish) sees to it.
 
@@ -30,7 +32,17 @@ pub(super) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
         let error = "the Origin header is not this listener's own: other web pages may not use it";
         return Err(Fault::new(StatusCode::FORBIDDEN, error));
     }
+    if is_fetched_by_another_site(request.headers()) {
+        let error = "another site's page may not use this listener; open it by itself";
+        return Err(Fault::new(StatusCode::FORBIDDEN, error));
+    }
     Ok(())
+}
+
+fn is_fetched_by_another_site(fields: &HeaderMap) -> bool {
+    let is =
+        |name: &str, values: &[&[u8]]| fields.get(name).is_some_and(|it| values.contains(&it.as_bytes()));
+    is("sec-fetch-site", &[b"cross-site", b"same-site"]) && !is("sec-fetch-dest", &[b"document"])
 }
 
 fn is_own_origin(fields: &HeaderMap, host: &[u8]) -> bool {
@@ -80,6 +92,19 @@ mod tests {
             ["http://localhost", "https://localhost:9", "http://127.0.0.1:9", "http://evil.example", "null"]
         {
             assert_eq!(origin(foreign), 403, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn other_sites_may_link_here_and_nothing_else() {
+        let fetched = |site, dest| {
+            status(&[("host", "localhost:9"), ("sec-fetch-site", site), ("sec-fetch-dest", dest)])
+        };
+        for (site, dest) in [("same-origin", "empty"), ("none", "document"), ("cross-site", "document")] {
+            assert_eq!(fetched(site, dest), 200, "{site} {dest}");
+        }
+        for (site, dest) in [("cross-site", "image"), ("cross-site", "iframe"), ("same-site", "empty")] {
+            assert_eq!(fetched(site, dest), 403, "{site} {dest}");
         }
     }
 

@@ -85,7 +85,7 @@ impl Page<'_> {
             "moorline_streams_held",
             "gauge",
             "Streams by kind: listener (GET), fallen_through (GET after a finished request stream), request (POST), \
-             listen (subscriptions/listen), detached (kept for replay).",
+             listen (subscriptions/listen), carrier (HTTP+SSE), detached (kept for replay).",
         );
         for (shard, statistics) in answering(self.shards) {
             for (kind, count) in streams_by_kind(&statistics.population) {
@@ -151,14 +151,15 @@ impl Page<'_> {
     }
 }
 
-fn streams_by_kind(held: &Population) -> [(&'static str, usize); 5] {
-    let Attached { listeners, fallen_through, requests, exchanges, listens } = held.attached;
+fn streams_by_kind(held: &Population) -> [(&'static str, usize); 6] {
+    let Attached { listeners, fallen_through, requests, exchanges, listens, carriers } = held.attached;
     let detached = held.streams - listeners - fallen_through - requests;
     [
         ("listener", listeners),
         ("fallen_through", fallen_through),
         ("request", requests + exchanges),
         ("listen", listens),
+        ("carrier", carriers),
         ("detached", detached),
     ]
 }
@@ -185,7 +186,8 @@ mod tests {
     fn sample() -> String {
         let core =
             CoreCounters { comments: 7, comments_late_ms: 1_500, sessions: 3, ..CoreCounters::default() };
-        let attached = Attached { listeners: 4, fallen_through: 1, requests: 2, exchanges: 1, listens: 3 };
+        let attached =
+            Attached { listeners: 4, fallen_through: 1, requests: 2, exchanges: 1, listens: 3, carriers: 5 };
         let population =
             Population { conns: 9, sessions: 3, streams: 10, attached, calls: 2, exchanges: 4, timers: 12 };
         let shell = ShellCounters { turns: 1_000, ..ShellCounters::default() };

@@ -22,7 +22,7 @@ mod publish;
 mod routes;
 mod status;
 
-use crate::shell::mailbox::Outside;
+use crate::{limits::ADMIN_WRITE_TIMEOUT_MS, shell::mailbox::Outside};
 use desk::Desk;
 use std::{
     io,
@@ -33,6 +33,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 use tokio::{
     sync::oneshot,
@@ -50,6 +51,9 @@ impl Socket {
     /// What the kernel says.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        // Connections inherit it: one whose peer takes no bytes must not keep its place.
+        let patience = Duration::from_millis(ADMIN_WRITE_TIMEOUT_MS);
+        socket2::SockRef::from(&listener).set_tcp_user_timeout(Some(patience))?;
         listener.set_nonblocking(true)?;
         Ok(Socket(listener))
     }

@@ -68,6 +68,7 @@ struct Streams {
     fallen_through: usize,
     requests: usize,
     listens: usize,
+    carriers: usize,
     detached: usize,
 }
 
@@ -83,7 +84,8 @@ impl ShardStatus {
 impl Holds {
     fn of(statistics: &Statistics) -> Self {
         let population = &statistics.population;
-        let Attached { listeners, fallen_through, requests, exchanges, listens } = population.attached;
+        let Attached { listeners, fallen_through, requests, exchanges, listens, carriers } =
+            population.attached;
         Holds {
             connections: population.conns,
             sessions: population.sessions,
@@ -92,6 +94,7 @@ impl Holds {
                 fallen_through,
                 requests: requests + exchanges,
                 listens,
+                carriers,
                 detached: population.streams - listeners - fallen_through - requests,
             },
             calls: population.calls_in_flight(),

@@ -78,7 +78,7 @@ impl ServerInfo {
     /// every result.
     fn discovery(&self) -> Result<Reply, RpcError> {
         Reply::of(&Discovery {
-            supported_versions: Revision::ALL.map(Revision::date),
+            supported_versions: Revision::WITHOUT_SESSIONS.map(Revision::date),
             capabilities: &self.capabilities,
             instructions: self.instructions.as_deref(),
         })
@@ -217,7 +217,7 @@ struct Greeting<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Discovery<'a> {
-    supported_versions: [&'a str; Revision::ALL.len()],
+    supported_versions: [&'a str; Revision::WITHOUT_SESSIONS.len()],
     capabilities: &'a Capabilities,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
@@ -268,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn discovery_names_the_revisions_and_what_is_served() {
+    fn discovery_names_the_revisions_without_sessions_and_what_is_served() {
         let mut info = ServerInfo::new("n", "1").instructions("Ask.");
         let tasks = Meta::from_iter([("io.modelcontextprotocol/tasks".to_owned(), json!({}))]);
         info.capabilities.extensions = Some(tasks);
         assert_eq!(
             greeting(&info, Revision::V2026_07_28),
-            json!({"supportedVersions": Revision::ALL.map(Revision::date), "instructions": "Ask.",
+            json!({"supportedVersions": ["2026-07-28"], "instructions": "Ask.",
                    "capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}})
         );
         let older = greeting(&info, Revision::V2025_11_25);

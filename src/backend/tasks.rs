@@ -6,7 +6,8 @@
 //! each task. Requests about tasks are polls of seconds: the lock is off every path that is hot.
 //!
 //! A task's name is random and is worth nothing to another principal, for whom it does not exist. Bounded by [`TASKS_MAX`] and
-//! [`TASK_BYTES_MAX`] of results; when the table is full calls stay calls. Results that find no room fail their tasks.
+//! [`TASK_BYTES_MAX`] of results, of which a principal has its share at most, so that one who fills it leaves room for others;
+//! when it is full calls stay calls. Results that find no room fail their tasks.
 //! A task takes about 400 bytes beside its result, O(log n) for everything.
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::core::jsonrpc::RpcError;
 use crate::core::seam::Principal;
-use crate::limits::{TASK_BYTES_MAX, TASK_POLL_MS, TASKS_MAX};
+use crate::limits::{TASK_BYTES_MAX, TASK_POLL_MS, TASK_SHARES_MIN, TASKS_MAX};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde::Serialize;
@@ -37,8 +38,67 @@ pub struct Tasks(Arc<Mutex<Table>>);
 struct Table {
     by_id: HashMap<String, Arc<Task>>,
     due: BTreeSet<(Instant, String)>,
-    /// Of results.
+    all: Share,
+    by_principal: HashMap<Principal, Share>,
+}
+
+/// How many tasks, and how many bytes of results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    tasks: usize,
     bytes: usize,
+}
+
+impl Share {
+    fn with(self, more: Share) -> Share {
+        Share { tasks: self.tasks + more.tasks, bytes: self.bytes + more.bytes }
+    }
+
+    fn without(self, less: Share) -> Share {
+        Share { tasks: self.tasks - less.tasks, bytes: self.bytes - less.bytes }
+    }
+
+    /// Whether it is within one part of so many of the whole.
+    fn is_within(self, parts: usize) -> bool {
+        self.tasks <= TASKS_MAX / parts && self.bytes <= TASK_BYTES_MAX / parts
+    }
+}
+
+/// There is no room in the table, or in the principal's share of it.
+struct Full;
+
+impl Table {
+    fn take(&mut self, principal: Option<&Principal>, more: Share) -> Result<(), Full> {
+        let all = self.all.with(more);
+        let own =
+            principal.map(|name| (name, self.by_principal.get(name).copied().unwrap_or_default().with(more)));
+        if !all.is_within(1) || own.is_some_and(|(_, share)| !share.is_within(TASK_SHARES_MIN)) {
+            return Err(Full);
+        }
+        self.all = all;
+        if let Some((name, share)) = own {
+            self.by_principal.insert(name.clone(), share);
+        }
+        Ok(())
+    }
+
+    /// Counts a result as kept, if there is room.
+    fn keep(&mut self, principal: Option<&Principal>, result: Bytes) -> Status {
+        match self.take(principal, Share { tasks: 0, bytes: result.len() }) {
+            Ok(()) => Status::Completed(result),
+            Err(Full) => Status::Failed(service::error(-32603, "There is no room to keep the result")),
+        }
+    }
+
+    fn give_back(&mut self, principal: Option<&Principal>, less: Share) {
+        self.all = self.all.without(less);
+        let Some(name) = principal else { return };
+        let share = self.by_principal.get_mut(name).expect("whoever has a task has a share");
+        *share = share.without(less);
+        if share.tasks == 0 {
+            self.by_principal.remove(name);
+        }
+    }
 }
 
 /// One task.
@@ -90,9 +150,7 @@ impl Tasks {
         let task = Task { id: id.clone(), principal, created, ttl, handler, state: Mutex::new(state) };
         let task = Arc::new(task);
         let mut table = lock(&self.0);
-        if table.by_id.len() >= TASKS_MAX {
-            return None;
-        }
+        table.take(task.principal.as_ref(), Share { tasks: 1, bytes: 0 }).ok()?;
         table.by_id.insert(id.clone(), Arc::clone(&task));
         table.due.insert((now + ttl, id));
         Some(task)
@@ -109,26 +167,18 @@ impl Tasks {
         task.filter(|task| task.principal.as_ref() == principal).ok_or_else(unknown)
     }
 
-    /// The task has an answer, which is dropped if it was cancelled.
+    /// The task has an answer, which is dropped if it was cancelled. Its bytes are counted and kept in one step: nobody may
+    /// cancel it between the two.
     pub(super) fn finish(&self, task: &Task, answer: Result<Reply, RpcError>) {
-        let status = match answer {
-            Ok(reply) => self.keep(task, Bytes::copy_from_slice(reply.json())),
-            Err(error) => Status::Failed(error),
-        };
-        task.end(status);
-    }
-
-    /// Counts a result as kept, if there is room and its task is still there.
-    fn keep(&self, task: &Task, result: Bytes) -> Status {
         let mut table = lock(&self.0);
-        if !table.by_id.contains_key(&task.id) || !lock(&task.state).is_running() {
-            return Status::Cancelled;
+        let mut state = lock(&task.state);
+        if state.is_running() {
+            state.end(match answer {
+                _ if !table.by_id.contains_key(&task.id) => Status::Cancelled,
+                Ok(reply) => table.keep(task.principal.as_ref(), Bytes::copy_from_slice(reply.json())),
+                Err(error) => Status::Failed(error),
+            });
         }
-        if table.bytes + result.len() > TASK_BYTES_MAX {
-            return Status::Failed(service::error(-32603, "There is no room to keep the result"));
-        }
-        table.bytes += result.len();
-        Status::Completed(result)
     }
 
     /// Forgets the tasks whose time is over; handlers that still run are cancelled.
@@ -140,7 +190,7 @@ impl Tasks {
         {
             let id = table.due.pop_first().map(|(_, id)| id).unwrap_or_default();
             if let Some(task) = table.by_id.remove(&id) {
-                table.bytes -= task.result_len();
+                table.give_back(task.principal.as_ref(), Share { tasks: 1, bytes: task.result_len() });
                 over.push(task);
             }
         }
@@ -235,17 +285,12 @@ impl Task {
 
     /// Stops it, if it runs.
     pub(super) fn cancel(&self) {
-        self.end(Status::Cancelled);
-        self.handler.wake_by_ref();
-    }
-
-    fn end(&self, status: Status) {
         let mut state = lock(&self.state);
         if state.is_running() {
-            state.status = status;
-            state.updated = SystemTime::now();
-            state.questions.clear();
+            state.end(Status::Cancelled);
         }
+        drop(state);
+        self.handler.wake_by_ref();
     }
 
     fn result_len(&self) -> usize {
@@ -259,6 +304,12 @@ impl Task {
 impl State {
     fn is_running(&self) -> bool {
         matches!(self.status, Status::Working)
+    }
+
+    fn end(&mut self, status: Status) {
+        self.status = status;
+        self.updated = SystemTime::now();
+        self.questions.clear();
     }
 }
 
@@ -387,7 +438,7 @@ mod tests {
             (&json!("cancelled"), None, None)
         );
         assert!(task.news().1);
-        assert_eq!(lock(&tasks.0).bytes, 0);
+        assert_eq!(lock(&tasks.0).all.bytes, 0);
     }
 
     #[test]
@@ -407,14 +458,14 @@ mod tests {
         let tasks = Tasks::default();
         let task = create(&tasks);
         tasks.finish(&task, Reply::of(&"x".repeat(100)));
-        assert_eq!(lock(&tasks.0).bytes, 102);
+        assert_eq!(lock(&tasks.0).all.bytes, 102);
         let runs = create(&tasks);
         tasks.purge(Instant::now() + TTL);
         assert_eq!(tasks.next_due(), None);
-        assert_eq!(lock(&tasks.0).bytes, 0);
+        assert_eq!(lock(&tasks.0).all.bytes, 0);
         assert!(tasks.find(&task.id, None).is_err());
         assert!(runs.news().1, "its handler is told");
-        lock(&tasks.0).bytes = TASK_BYTES_MAX;
+        lock(&tasks.0).all.bytes = TASK_BYTES_MAX;
         let late = create(&tasks);
         tasks.finish(&late, Reply::of(&json!({})));
         assert_eq!(seen(&late)["status"], "failed");
@@ -435,5 +486,33 @@ mod tests {
         ] {
             assert_eq!(iso_8601(UNIX_EPOCH + Duration::from_secs(second)), text);
         }
+    }
+
+    #[test]
+    fn who_fills_the_table_leaves_room_for_others() {
+        let tasks = Tasks::default();
+        let of = |name: &str| tasks.create(Some(Principal::new(name)), TTL, Waker::noop().clone());
+        let hostile: Vec<_> = std::iter::from_fn(|| of("eve")).collect();
+        assert_eq!(hostile.len(), TASKS_MAX / TASK_SHARES_MIN);
+        let share = TASK_BYTES_MAX / TASK_SHARES_MIN;
+        let keep = |name: &str, bytes| {
+            lock(&tasks.0).keep(Some(&Principal::new(name)), Bytes::from(vec![b'1'; bytes]))
+        };
+        assert!(matches!(keep("eve", share), Status::Completed(_)));
+        assert!(matches!(keep("eve", 1), Status::Failed(_)));
+        assert!(of("ada").is_some());
+        assert!(matches!(keep("ada", 1), Status::Completed(_)));
+    }
+
+    #[test]
+    fn what_is_over_is_given_back() {
+        let tasks = Tasks::default();
+        for principal in [None, Some(Principal::new("ada"))] {
+            let task = tasks.create(principal, TTL, Waker::noop().clone()).unwrap();
+            tasks.finish(&task, Reply::of(&json!({})));
+        }
+        tasks.purge(Instant::now() + TTL);
+        let table = lock(&tasks.0);
+        assert_eq!((table.all, table.by_principal.len(), table.by_id.len()), (Share::default(), 0, 0));
     }
 }

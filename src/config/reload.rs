@@ -43,10 +43,6 @@ reloadable! {
     "idle-timeout" idle_timeout_ms,
     "write-timeout" write_timeout_ms,
     "access-log-sample" access_log_sample,
-    "max-connections-per-address" quotas,
-    "max-sessions-per-client" quotas,
-    "max-streams-per-client" quotas,
-    "max-session-rate" quotas,
     "log-level" log_level,
 }
 
@@ -75,7 +71,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        config::{Machine, QuotaConfig, Verbosity},
+        config::{Machine, Verbosity},
         units::Fraction,
     };
 
@@ -118,12 +114,6 @@ mod tests {
             body_timeout_ms: 7,
             idle_timeout_ms: 7,
             write_timeout_ms: 7,
-            quotas: QuotaConfig {
-                connections: Some(7),
-                sessions: Some(7),
-                streams: Some(7),
-                session_rate: Some(7),
-            },
             access_log_sample: Fraction(7),
             log_level: Verbosity::Off,
             ..running.clone()

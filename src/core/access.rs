@@ -476,6 +476,10 @@ impl Shard {
             self.counters.streams_unauthorized += 1;
             self.end_unauthorized(exchange, now);
         }
+        if let State::Carrying(session) = self.conns[conn].state {
+            self.counters.streams_unauthorized += 1;
+            self.end_session(session, SessionEnd::Revoked, now);
+        }
     }
 
     /// What [`check_invariants`](Shard::check_invariants) wants of credentials and principals.

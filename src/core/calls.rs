@@ -20,7 +20,7 @@ use super::{
     queue::{self, Class},
     recovery::Origin,
     refusals::SERVER_ERROR,
-    request::{ReplyFacts, Request, SessionField},
+    request::{ReplyFacts, Request, SessionField, Wire},
     seam::*,
     session::{Holder, Phase, SessionEnd},
     shard::{Deadline, Shard},
@@ -39,11 +39,11 @@ use std::{borrow::Cow, rc::Rc, sync::Arc};
 /// A POST with calls in flight.
 #[derive(Debug)]
 pub(super) struct Post {
-    session: SessionSlot,
+    pub(super) session: SessionSlot,
     /// Where the reply goes while its form is undecided.
     pub(super) conn: Option<ConnSlot>,
     form: Form,
-    kind: PostKind,
+    pub(super) kind: PostKind,
     calls: u32,
     /// When its calls have taken too long.
     late_ms: u64,
@@ -58,10 +58,12 @@ enum Form {
     /// What it needs to know of the request, and the responses of a batch so far.
     Undecided(ReplyFacts, Forms, Vec<Bytes>),
     Stream(StreamSlot),
+    /// It was answered at once: what its calls lead to goes to the stream that carries the session.
+    Carried,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PostKind {
+pub(super) enum PostKind {
     Initialize,
     Single,
     Batch,
@@ -104,7 +106,7 @@ enum Remaining {
 }
 
 /// A request taken from a body, with what outlives it.
-struct Incoming {
+pub(super) struct Incoming {
     id: Bytes,
     method: Method,
     params: Option<Bytes>,
@@ -120,8 +122,12 @@ impl Shard {
             return self.refuse(conn, &request.reply, &refusal, now);
         }
         let parsed = jsonrpc::parse(body);
+        if request.wire == Wire::HttpSse {
+            return self.dispatch_carried(conn, request, body, parsed, now);
+        }
         if Era::of(&request.named, &parsed) == Era::Stateless {
-            let asked = Asked { reply: &request.reply, forms: request.forms, named: &request.named, body };
+            let (reply, named, charge) = (&request.reply, &request.named, request.charge.as_ref());
+            let asked = Asked { reply, forms: request.forms, named, body, charge };
             return self.dispatch_stateless(conn, asked, parsed, now);
         }
         if let Named::Unknown(_) = request.named {
@@ -133,10 +139,15 @@ impl Shard {
             Ok(Body::Batch(messages)) => self.dispatch_batch(conn, request, body, messages, now),
             Err(error) => Err(self.refused_envelope(request, &error)),
         };
-        match outcome {
-            Ok(()) => {}
-            Err(Refused::Http(refusal)) => self.refuse(conn, &request.reply, &refusal, now),
-            Err(Refused::Rpc(status, id, error)) => {
+        if let Err(refused) = outcome {
+            self.refuse_post(conn, request, refused, now);
+        }
+    }
+
+    pub(super) fn refuse_post(&mut self, conn: ConnSlot, request: &Request, refused: Refused, now: Now) {
+        match refused {
+            Refused::Http(refusal) => self.refuse(conn, &request.reply, &refusal, now),
+            Refused::Rpc(status, id, error) => {
                 self.reply_error(conn, &request.reply, status, id.as_deref(), &error, now);
             }
         }
@@ -243,19 +254,13 @@ impl Shard {
         let session = self
             .begin_session(revision, asks::features(&wanted.capabilities), holder, now)
             .ok_or_else(Refusal::too_many_sessions)?;
-        let incoming = Incoming {
-            id,
-            method: Method::new(Bytes::from_static(b"initialize")).expect("is text"),
-            params: params.map(|params| body.slice_ref(params.get().as_bytes())),
-            progress_token: None,
-        };
         let post = self.begin_post(conn, session, request, PostKind::Initialize);
-        self.begin_call(post, incoming, now);
+        self.begin_call(post, Incoming::of_initialize(body, id, params), now);
         self.settle_post(post, now);
         Ok(())
     }
 
-    fn notified(
+    pub(super) fn notified(
         &mut self,
         session: SessionSlot,
         body: &Bytes,
@@ -277,7 +282,7 @@ impl Shard {
     }
 
     /// An answer to the server. A late or unknown one is taken and forgotten.
-    fn answered(
+    pub(super) fn answered(
         &mut self,
         session: SessionSlot,
         body: &Bytes,
@@ -314,7 +319,7 @@ impl Shard {
         }
     }
 
-    fn refused_envelope(&mut self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
+    pub(super) fn refused_envelope(&mut self, request: &Request, error: &EnvelopeError<'_>) -> Refused {
         match request.session {
             SessionField::Absent => Refused::of_envelope(error),
             SessionField::Unknown | SessionField::Id(_) => match self.require_session(request.session) {
@@ -326,7 +331,7 @@ impl Shard {
 }
 
 /// Why a POST is answered without a call.
-enum Refused {
+pub(super) enum Refused {
     Http(Refusal),
     Rpc(Status, Option<Bytes>, RpcError),
 }
@@ -345,7 +350,17 @@ impl Refused {
 }
 
 impl Incoming {
-    fn of(body: &Bytes, message: Message<'_>) -> Option<Self> {
+    /// Of `initialize`, of which nobody tells progress.
+    pub(super) fn of_initialize(body: &Bytes, id: Bytes, params: Option<&RawValue>) -> Self {
+        Incoming {
+            id,
+            method: Method::new(Bytes::from_static(b"initialize")).expect("is text"),
+            params: params.map(|params| body.slice_ref(params.get().as_bytes())),
+            progress_token: None,
+        }
+    }
+
+    pub(super) fn of(body: &Bytes, message: Message<'_>) -> Option<Self> {
         let Message::Request { id, method, params } = message else { return None };
         let token = Meta::of(params).progress_token;
         Some(Incoming {
@@ -410,15 +425,34 @@ impl Shard {
         post
     }
 
+    /// The same for one that is answered already.
+    pub(super) fn begin_carried_post(
+        &mut self,
+        session: SessionSlot,
+        request: &Request,
+        kind: PostKind,
+    ) -> PostSlot {
+        self.posts.insert(Post {
+            session,
+            conn: None,
+            form: Form::Carried,
+            kind,
+            calls: 1,
+            late_ms: u64::MAX,
+            timer: None,
+            _charge: request.charge.as_ref().map(Charge::again),
+        })
+    }
+
     /// Every call of the POST has begun: from now on it lives as long as one of them runs.
-    fn settle_post(&mut self, post: PostSlot, now: Now) {
+    pub(super) fn settle_post(&mut self, post: PostSlot, now: Now) {
         if self.call_left(post, now) == Remaining::Some {
             self.posts[post].late_ms = now.ms + self.config.request_timeout_ms;
             self.arm_post(post, now.ms + self.first_wait_ms(post));
         }
     }
 
-    fn begin_call(&mut self, post: PostSlot, incoming: Incoming, now: Now) {
+    pub(super) fn begin_call(&mut self, post: PostSlot, incoming: Incoming, now: Now) {
         let session = self.posts[post].session;
         let crowded = usize::from(self.sessions[session].calls_in_flight) >= limits::CALLS_PER_SESSION_MAX;
         let call = self.insert_call(post, session, incoming.id);
@@ -560,6 +594,8 @@ impl Shard {
         self.call_left(post, now);
         if in_vain {
             self.end_session(session, SessionEnd::InitializeFailed, now);
+        } else if self.draining() && self.is_carried_and_idle(session) {
+            self.end_session(session, SessionEnd::Stopped, now);
         }
     }
 
@@ -604,6 +640,7 @@ impl Shard {
                 self.pump_stream(stream, now);
                 self.forget_if_done(stream);
             }
+            Form::Carried => {}
             Form::Undecided(facts, _, responses) => {
                 let json = join_batch(&responses);
                 match entry.conn {
@@ -691,6 +728,10 @@ impl Shard {
                 self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
             }
+            Form::Carried => {
+                let payload = Rc::new(sse::payload(&parts.concat()));
+                self.respond_carried(post, queue::Message { class: Class::Response, payload }, now);
+            }
             Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => {
                 responses.push(parts.concat().into());
             }
@@ -740,7 +781,7 @@ impl Shard {
         let entry = &mut self.posts[post];
         match &mut entry.form {
             Form::Undecided(facts, ..) => Some((entry.conn.take()?, std::mem::take(facts))),
-            Form::Stream(_) => None,
+            Form::Stream(_) | Form::Carried => None,
         }
     }
 
@@ -815,7 +856,9 @@ impl Shard {
                 self.log_message(stream, message, now);
                 self.pump_stream(stream, now);
             }
-            None if message.class == Class::Progress => self.counters.messages_dropped += 1,
+            None if message.class == Class::Progress && self.sessions[session].carrier.is_none() => {
+                self.counters.messages_dropped += 1
+            }
             None => {
                 self.announce(session, message, now);
             }
@@ -833,7 +876,7 @@ impl Shard {
                     (Forms::Both, ResponseMode::Auto | ResponseMode::Sse) => true,
                 }
             }
-            Form::Undecided(..) | Form::Stream(_) => false,
+            Form::Undecided(..) | Form::Stream(_) | Form::Carried => false,
         }
     }
 
@@ -901,7 +944,7 @@ impl Shard {
         }
         match self.posts[post].form {
             Form::Stream(stream) => Some(stream),
-            Form::Undecided(..) => None,
+            Form::Undecided(..) | Form::Carried => None,
         }
     }
 

@@ -19,7 +19,9 @@ use super::{
     shard::{Admission, Deadline, Shard},
     sse::{self, Transfer},
     stream::{Attachment, Trust},
-    table::{ConnSlot, CredentialSlot, ExchangeSlot, Generational, PostSlot, Slot as _, StreamSlot},
+    table::{
+        ConnSlot, CredentialSlot, ExchangeSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot,
+    },
     wheel::TimerId,
 };
 use crate::limits;
@@ -87,6 +89,8 @@ pub(super) enum State {
     Flushing(Afterwards),
     /// A request without a session is worked on, or the stream that answers it is written.
     Exchanging(ExchangeSlot),
+    /// The stream that carries a session over HTTP+SSE is written.
+    Carrying(SessionSlot),
     /// Being moved to another shard, with the request it is moved for if that was read.
     Moving(Option<Box<ReadRequest>>),
     /// The shell was asked to end it.
@@ -275,6 +279,7 @@ impl Shard {
             State::Streaming(stream) => self.suspend_stream(stream, conn),
             State::Waiting(post) => self.posts[post].conn = None,
             State::Exchanging(exchange) => self.abandon_exchange(exchange),
+            State::Carrying(session) => self.sever(session),
             State::Idle
             | State::Head
             | State::Body(_)
@@ -301,6 +306,10 @@ impl Shard {
                 let last = sse::last_chunk(self.conns[conn].transfer);
                 self.queue_frame(conn, [Piece::Static(last)], now);
                 self.finish_reply(conn, Afterwards::Close, now);
+            }
+            State::Carrying(session) => {
+                self.sever(session);
+                self.end_event_stream(conn, Afterwards::Close, now);
             }
             // It may still read; what it has read so far is evidence.
             State::Streaming(stream) => self.stream_measured(stream, offset, now),
@@ -428,6 +437,7 @@ impl Shard {
                 State::Waiting(_)
                 | State::Streaming(_)
                 | State::Exchanging(_)
+                | State::Carrying(_)
                 | State::Flushing(_)
                 | State::Moving(_)
                 | State::Closing(_) => Step::Wait,
@@ -537,16 +547,19 @@ impl Shard {
         let entry = &self.conns[conn];
         match entry.state {
             State::Closing(_) | State::Moving(_) => Interest::Nothing,
-            // The answer to its half-close tells whether anybody still reads.
-            State::Exchanging(_) if entry.peer == Peer::Silent => Interest::Failure,
             _ if entry.peer == Peer::Silent => Interest::Nothing,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
-            State::Waiting(_) | State::Streaming(_) | State::Exchanging(_) | State::Flushing(_)
+            State::Waiting(_)
+            | State::Streaming(_)
+            | State::Exchanging(_)
+            | State::Carrying(_)
+            | State::Flushing(_)
                 if entry.input.is_none() =>
             {
                 Interest::Park
             }
+            State::Carrying(_) => Interest::HangUp,
             State::Streaming(stream) if self.streams[stream].via.is_get() => Interest::HangUp,
             State::Waiting(_) | State::Streaming(_) | State::Exchanging(_) | State::Flushing(_) => {
                 Interest::Failure
@@ -673,6 +686,7 @@ impl Shard {
         match self.conns[conn].state {
             State::Streaming(stream) => self.pump_stream(stream, now),
             State::Exchanging(exchange) => self.pump_listen(exchange, now),
+            State::Carrying(session) => self.pump_carrier(session, now),
             _ => {}
         }
         if self.conns[conn].output.is_some() {
@@ -786,7 +800,7 @@ impl Shard {
             }
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
-            State::Streaming(_) => return self.stream_deadline_ms(conn),
+            State::Streaming(_) | State::Carrying(_) => return self.stream_deadline_ms(conn),
             State::Exchanging(exchange) if self.exchanges[exchange].is_stream() => {
                 return self.stream_deadline_ms(conn);
             }
@@ -797,8 +811,12 @@ impl Shard {
 
     /// When a stream needs a comment, or its token ends it.
     fn stream_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
-        let (progress_ms, keep_alive_ms) = (self.conns[conn].progress_ms, self.config.keep_alive_ms);
-        let comment_ms = (keep_alive_ms > 0).then(|| progress_ms + keep_alive_ms - self.phase_ms(conn));
+        let (entry, keep_alive_ms) = (&self.conns[conn], self.config.keep_alive_ms);
+        let interval_ms = match (&entry.state, entry.peer) {
+            (State::Exchanging(_), Peer::Silent) => Some(limits::SILENT_PEER_PROBE_MS),
+            _ => (keep_alive_ms > 0).then(|| keep_alive_ms - self.phase_ms(conn)),
+        };
+        let comment_ms = interval_ms.map(|interval_ms| entry.progress_ms + interval_ms);
         let deadline_ms = comment_ms.unwrap_or(u64::MAX).min(self.token_expires_ms(conn));
         (deadline_ms < u64::MAX).then_some(deadline_ms)
     }
@@ -843,7 +861,9 @@ impl Shard {
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
             }
-            State::Streaming(_) | State::Exchanging(_) if self.token_expires_ms(conn) <= now.ms => {
+            State::Streaming(_) | State::Exchanging(_) | State::Carrying(_)
+                if self.token_expires_ms(conn) <= now.ms =>
+            {
                 self.token_ended(conn, now);
             }
             State::Streaming(stream) => {
@@ -852,7 +872,7 @@ impl Shard {
                     self.effects.push_back(Effect::Measure(self.conn_key(conn)));
                 }
             }
-            State::Exchanging(_) => self.comment_due(conn, deadline_ms, now),
+            State::Exchanging(_) | State::Carrying(_) => self.comment_due(conn, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }
     }
@@ -891,7 +911,7 @@ impl Shard {
         self.with_comment.push_back(self.conn_key(conn));
     }
 
-    /// Asks whether anybody reads this stream, by a comment that a peer which is gone answers with a reset.
+    /// Asks whether anybody reads this stream, by a comment: a peer that is gone answers with a reset, and the next one fails.
     pub(super) fn probe_reader(&mut self, conn: ConnSlot) {
         if self.conns[conn].output.is_none() && self.conns[conn].comment == Comment::None {
             self.conns[conn].comment = Comment::Due;

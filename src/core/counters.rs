@@ -64,6 +64,8 @@ counters! {
     sessions_idle_expired
     /// Sessions ended by DELETE.
     sessions_deleted
+    /// Sessions over HTTP+SSE ended with the stream that carried them.
+    sessions_severed
     /// Sessions ended because what stood behind them is gone.
     sessions_abandoned
     /// Sessions ended because their owner may come in no longer.
@@ -106,6 +108,8 @@ counters! {
     answers_ignored
     /// Streams ended early for their client to come back.
     streams_closed_early
+    /// Sessions begun over HTTP+SSE (2024-11-05).
+    carriers
     /// GET streams opened.
     listeners
     /// GET streams refused at a cap.

@@ -194,6 +194,9 @@ impl Shard {
         if let State::Exchanging(exchange) = self.conns[conn].state {
             return self.drain_listen(exchange, now);
         }
+        if let State::Carrying(session) = self.conns[conn].state {
+            return self.drain_carrier(session, now);
+        }
         if let State::Streaming(stream) = self.conns[conn].state
             && self.streams[stream].via.is_get()
             && self.streams[stream].post.is_none()

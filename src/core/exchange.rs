@@ -6,7 +6,7 @@
 //! [listen stream](super::listen) from then on; it keeps its entry, and so the key that the backend knows.
 //!
 //! Invariants: an exchange and its connection name each other; its status is decided before any byte of its reply is queued;
-//! the backend hears of its end unless it was the one to end it. 104 bytes while it lasts.
+//! the backend hears of its end unless it was the one to end it. At most 136 bytes while it lasts.
 
 use super::{
     calls::{id_of, method_of, request_timed_out},
@@ -15,7 +15,9 @@ use super::{
     era::{self, Claims, Fault, Named},
     http::{Content, Forms, Refusal, ReplyHead, Status},
     jsonrpc::{self, Body, EnvelopeError, Message, RpcError},
+    ledger::Account,
     listen::Listen,
+    memory::Charge,
     request::{ReadRequest, ReplyFacts},
     seam::*,
     shard::{Deadline, Shard},
@@ -38,7 +40,13 @@ pub(super) struct Exchange {
     late_ms: u64,
     pub(super) timer: Option<TimerId>,
     pub(super) phase: Phase,
+    /// What a listen stream is counted in.
+    account: Option<Account>,
+    /// The body, as long as the backend may hold on to it.
+    pub(super) charge: Option<Charge>,
 }
+
+const _: () = assert!(size_of::<Exchange>() <= 136, "a listen stream costs no more than a session with one");
 
 /// What the reply is at.
 #[derive(Debug)]
@@ -87,6 +95,8 @@ pub(super) struct Asked<'a> {
     pub(super) forms: Forms,
     pub(super) named: &'a Named,
     pub(super) body: &'a Bytes,
+    /// What the body is counted as.
+    pub(super) charge: Option<&'a Charge>,
 }
 
 /// What a POST without a session leads to.
@@ -126,7 +136,9 @@ impl Shard {
         if let Err(refusal) = self.let_read_in(conn, named.authorization(), now) {
             return self.refuse(conn, reply, &refusal, now);
         }
-        let asked = Asked { reply, forms: *forms, named, body };
+        // Where it was read it is counted no longer.
+        let charge = self.charge(body.len());
+        let asked = Asked { reply, forms: *forms, named, body, charge: Some(&charge) };
         self.dispatch_stateless(conn, asked, jsonrpc::parse(body), now);
     }
 
@@ -185,12 +197,15 @@ impl Shard {
         claims: Claims<'_>,
         now: Now,
     ) {
-        if let Some(refusal) = self.refusal_of_exchange() {
-            self.counters.exchanges_refused += 1;
-            return self.refuse(conn, asked.reply, &refusal, now);
-        }
         let Message::Request { id, method, params } = message else { unreachable!("seen by the caller") };
         let purpose = if method == "subscriptions/listen" { Purpose::Listen } else { Purpose::Answer };
+        let account = match self.enter_exchange(conn, purpose) {
+            Ok(account) => account,
+            Err(refusal) => {
+                self.counters.exchanges_refused += 1;
+                return self.refuse(conn, asked.reply, &refusal, now);
+            }
+        };
         let body = asked.body;
         let generation = self.generations.issue();
         let exchange = self.exchanges.insert(Exchange {
@@ -202,6 +217,8 @@ impl Shard {
             late_ms: now.ms + self.config.request_timeout_ms,
             timer: None,
             phase: Phase::Undecided(asked.reply.clone(), asked.forms),
+            account,
+            charge: asked.charge.map(Charge::again),
         });
         self.conns[conn].state = State::Exchanging(exchange);
         self.counters.exchanges += 1;
@@ -223,13 +240,19 @@ impl Shard {
         self.arm_exchange(exchange, now.ms + wait_ms);
     }
 
-    /// Why there can be no further exchange at present.
-    fn refusal_of_exchange(&self) -> Option<Refusal> {
+    /// Counts an exchange, if there can be one more at present.
+    fn enter_exchange(&mut self, conn: ConnSlot, purpose: Purpose) -> Result<Option<Account>, Refusal> {
         if self.draining() {
-            return Some(Refusal::draining());
+            return Err(Refusal::draining());
         }
         let in_flight = self.exchanges.len() - self.attached.listens;
-        (in_flight >= self.config.exchanges_max).then(Refusal::too_many_exchanges)
+        if in_flight >= self.config.exchanges_max {
+            return Err(Refusal::too_many_exchanges());
+        }
+        match purpose {
+            Purpose::Answer => Ok(None),
+            Purpose::Listen => self.enter_listen(conn),
+        }
     }
 
     pub(super) fn find_exchange(&self, key: CallKey) -> Option<ExchangeSlot> {
@@ -433,8 +456,8 @@ impl Shard {
         self.ask(Ask::Cancel(key));
     }
 
-    /// The peer will send nothing more. If it is gone altogether it answers the next bytes with a reset, so it gets some
-    /// at once; if not, it gets its reply.
+    /// The peer will send nothing more. If it is gone altogether it answers the next bytes with a reset, and those after
+    /// them fail: so it gets some at once, and more every second. If not, it gets its reply.
     pub(super) fn exchange_half_closed(&mut self, exchange: ExchangeSlot, now: Now) {
         if self.may_become_stream(exchange) {
             return self.open_exchange_stream(exchange, now);
@@ -478,6 +501,7 @@ impl Shard {
     /// Takes the entry out, with everything that hangs on it.
     pub(super) fn remove_exchange(&mut self, exchange: ExchangeSlot) -> Exchange {
         let entry = self.exchanges.remove(exchange);
+        self.leave_listen(entry.account);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }

@@ -34,6 +34,13 @@ impl Shard {
     fn check_session(&self, session: SessionSlot) {
         let entry = &self.sessions[session];
         let streams: Vec<StreamSlot> = self.streams_of(session).collect();
+        if let Some(conn) = entry.carrier {
+            let carries = matches!(self.conns[conn].state, State::Carrying(slot) if slot == session);
+            assert!(
+                carries && streams.is_empty(),
+                "a session over HTTP+SSE has its carrier and nothing else"
+            );
+        }
         let entries = || streams.iter().map(|slot| &self.streams[*slot]);
         let live = || entries().filter(|stream| stream.live_conn().is_some());
         let by_get = live().filter(|stream| stream.via.is_get()).count();
@@ -117,6 +124,7 @@ impl Shard {
                 Phase::Listening(_) => counted.listens += 1,
             }
         }
+        counted.carriers = self.sessions.iter().filter(|(_, entry)| entry.carrier.is_some()).count();
         assert_eq!(counted, self.attached, "attached streams are counted by kind");
     }
 
@@ -157,6 +165,16 @@ impl Shard {
                 assert_eq!(self.exchanges[exchange].conn, conn, "what a connection is about knows it");
                 let is_stream = self.exchanges[exchange].is_stream();
                 if is_stream && self.config.keep_alive_ms > 0 {
+                    assert!(entry.has_timer(), "no stream is without its keep-alive timer");
+                }
+            }
+            if let State::Carrying(session) = entry.state {
+                assert_eq!(
+                    self.sessions[session].carrier,
+                    Some(conn),
+                    "a carrier and its session name each other"
+                );
+                if self.config.keep_alive_ms > 0 {
                     assert!(entry.has_timer(), "no stream is without its keep-alive timer");
                 }
             }

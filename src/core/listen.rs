@@ -106,6 +106,7 @@ impl Shard {
         // A slice of the request would keep all of it.
         entry.id = id;
         entry.phase = Phase::Listening(Listen { tools, prompts, resources, waiting: VecDeque::new() });
+        entry.charge = None;
         let timer = entry.timer.take();
         if let Some(timer) = timer {
             self.wheel.cancel(timer);

@@ -449,6 +449,9 @@ impl Shard {
 
     /// Sends a session something nobody asked for: to its primary, or into its queue.
     pub(super) fn announce(&mut self, session: SessionSlot, message: Message, now: Now) -> Queued {
+        if self.sessions[session].carrier.is_some() {
+            return self.carry(session, message, now);
+        }
         if let Some(primary) = self.sessions[session].primary
             && self.takes_at_once(session, primary)
         {
@@ -481,7 +484,7 @@ impl Shard {
         idle && self.sessions[session].queue.is_none()
     }
 
-    fn queue_mut(&mut self, session: SessionSlot) -> &mut Queue {
+    pub(super) fn queue_mut(&mut self, session: SessionSlot) -> &mut Queue {
         self.sessions[session].queue.get_or_insert_default()
     }
 

@@ -135,7 +135,8 @@ impl Shard {
         Ok(())
     }
 
-    fn charge(&self, bytes: usize) -> Charge {
+    /// Counts bytes that are there already.
+    pub(super) fn charge(&self, bytes: usize) -> Charge {
         self.meter.add(bytes);
         Charge { bytes, meter: Rc::clone(&self.meter) }
     }

@@ -25,6 +25,7 @@ mod invariants;
 pub mod journal;
 pub mod jsonrpc;
 pub mod ledger;
+mod legacy;
 mod listen;
 mod listener;
 mod log;

@@ -87,6 +87,21 @@ impl Queue {
         }
     }
 
+    /// Takes a message that may not be dropped, whatever the bounds say: others go for it if they can. Returns how
+    /// many did.
+    pub(super) fn push_owed(&mut self, message: Message) -> usize {
+        let dropped = self.make_room(&message).unwrap_or(0);
+        self.bytes += message.payload.len();
+        self.messages.push_back(message);
+        dropped
+    }
+
+    /// Bytes of responses that wait.
+    pub(super) fn owed_bytes(&self) -> usize {
+        let owed = self.messages.iter().filter(|message| message.class == Class::Response);
+        owed.map(|message| message.payload.len()).sum()
+    }
+
     /// Puts back what was written to a stream that died, in its order, before everything that waits. It was
     /// accepted once, so the bounds do not apply again; they hold for the next push.
     pub(super) fn push_front(&mut self, returned: impl DoubleEndedIterator<Item = Message>) {
@@ -109,6 +124,10 @@ impl Queue {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
     }
 
     /// Removes messages by their payloads.

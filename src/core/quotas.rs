@@ -40,7 +40,7 @@ pub struct Quotas {
     pub connections: Quota,
     /// Sessions of one principal or address (`--max-sessions-per-client`).
     pub sessions: Quota,
-    /// GET streams of one principal or address (`--max-streams-per-client`).
+    /// Streams that listen, of either kind, of one principal or address (`--max-streams-per-client`).
     pub streams: Quota,
     /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
     pub session_rate: Quota,
@@ -189,6 +189,37 @@ impl Shard {
         if let Some(account) = self.sessions[session].account {
             // Whether there is room was asked before; what continues elsewhere is not refused.
             let _ = self.census.ledger().enter_in(account, Item::Stream, u32::MAX);
+        }
+    }
+
+    /// Counts a listen stream of whoever is at this connection.
+    ///
+    /// # Errors
+    /// 429 if they have as many streams as one client may, and 503 while memory is short.
+    pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Option<Account>, Refusal> {
+        self.check_memory()?;
+        let (quotas, ledger) = (self.config.quotas, self.census.ledger());
+        let name = self.principal_of_conn(conn).map(|principal| self.access.name(principal));
+        let source = self.conns[conn].source;
+        let locality = if name.is_some() { Locality::Elsewhere } else { source.locality };
+        let max = quotas.streams.max_for(locality);
+        let entered = match (name, source.account) {
+            (Some(name), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
+                ledger.enter(Client::Principal(name.name()), Item::Stream, max).map(Some)
+            }
+            (None, Some(account)) => ledger.enter_in(account, Item::Stream, max).map(|()| Some(account)),
+            (Some(_) | None, _) => Ok(None),
+        };
+        entered.map_err(|Full| {
+            self.counters.clients_over_quota += 1;
+            Over::Streams.refusal()
+        })
+    }
+
+    /// A listen stream counted in this account is no more.
+    pub(super) fn leave_listen(&self, account: Option<Account>) {
+        if let Some(account) = account {
+            self.census.ledger().leave(account, Item::Stream);
         }
     }
 

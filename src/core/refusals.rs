@@ -22,6 +22,21 @@ impl Refusal {
         Refusal::new(Status::NotFound, "no such session: initialize again").with_code(SERVER_ERROR)
     }
 
+    pub(super) fn query_missing() -> Self {
+        let message =
+            "sessionId is missing in the query: post to the URI that the stream's endpoint event named";
+        Refusal::new(Status::BadRequest, message).with_code(SERVER_ERROR)
+    }
+
+    pub(super) fn initialize_first() -> Self {
+        Refusal::new(Status::BadRequest, "initialize first, and wait for its response")
+            .with_code(SERVER_ERROR)
+    }
+
+    pub(super) fn one_message_per_post() -> Self {
+        Refusal::new(Status::BadRequest, "this transport has no batches; send one message per POST")
+    }
+
     pub(super) fn unsupported_revision() -> Self {
         Refusal::new(
             Status::BadRequest,

@@ -12,6 +12,7 @@ use super::{
     http::{
         Cors, Decoder, Expect, Forms, Framing, Head, HeadLimits, Method, Parsed, Persistence, Progress,
         Refusal, ReplyHead, Version, head,
+        policy::Place,
         refusal::{ALLOW_ENDPOINT, ALLOW_POST},
         reply::CONTINUE_100,
     },
@@ -48,7 +49,7 @@ impl Default for ReplyFacts {
 }
 
 impl ReplyFacts {
-    fn of(head: &Head<'_>, cors: Cors<'_>) -> Self {
+    pub(super) fn of(head: &Head<'_>, cors: Cors<'_>) -> Self {
         let has_unread_body = head.framing != Framing::None && head.method != Method::Post;
         ReplyFacts {
             method: head.method,
@@ -68,7 +69,16 @@ impl ReplyFacts {
     }
 }
 
-/// `Mcp-Session-Id` of a request.
+/// By which transport a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE (2024-11-05).
+    HttpSse,
+}
+
+/// `Mcp-Session-Id` of a request, or what the query says instead.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionField {
     Absent,
@@ -78,7 +88,7 @@ pub(super) enum SessionField {
 }
 
 impl SessionField {
-    fn parse(field: Option<&[u8]>) -> Self {
+    pub(super) fn parse(field: Option<&[u8]>) -> Self {
         match field {
             None => SessionField::Absent,
             Some(text) => SessionId::parse(text).map_or(SessionField::Unknown, SessionField::Id),
@@ -111,6 +121,7 @@ pub(super) struct Request {
     pub(super) cursor: CursorField,
     pub(super) forms: Forms,
     pub(super) named: Named,
+    pub(super) wire: Wire,
     decoder: Decoder,
     body: BytesMut,
     /// What is set aside for the body, if it has one.
@@ -118,6 +129,21 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// One without a body.
+    pub(super) fn bodiless(head: &Head<'_>, cors: Cors<'_>, session: SessionField, wire: Wire) -> Self {
+        Request {
+            reply: ReplyFacts::of(head, cors),
+            session,
+            cursor: CursorField::parse(head.last_event_id),
+            forms: Forms::SseOnly,
+            named: Named::Absent,
+            wire,
+            decoder: Decoder::new(Framing::None, 0).expect("nothing is not too much"),
+            body: BytesMut::new(),
+            charge: None,
+        }
+    }
+
     /// Decodes what has arrived of the body; `Some` when it is whole.
     pub(super) fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, Refusal> {
         Ok(match self.decoder.decode(input, &mut self.body)? {
@@ -147,13 +173,15 @@ pub struct ReadRequest {
 
 /// What a good head asks for.
 #[derive(Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     /// The session lives elsewhere: the connection goes there with everything it sent.
     Move(ShardId),
     /// A listener stream, or the rest of some stream.
     Listen(SessionSlot, Request),
     /// The end of a session.
     Delete(SessionSlot, Request),
+    /// A session over HTTP+SSE, and its stream.
+    Carry(Request),
     /// Messages, in a body.
     Post(Request, Expect),
 }
@@ -240,8 +268,21 @@ impl Shard {
         cors: Cors<'_>,
         now: Now,
     ) -> Result<Verdict, Refusal> {
-        self.config.policy.locate(head.target)?;
+        let place = self.config.policy.locate(head.target)?;
         self.let_in(conn, head, now)?;
+        match place {
+            Place::Endpoint => self.judge_endpoint(conn, head, cors),
+            Place::Sse => Shard::judge_sse(head, cors),
+            Place::Messages(query) => self.judge_messages(conn, head, cors, query),
+        }
+    }
+
+    fn judge_endpoint(
+        &mut self,
+        conn: ConnSlot,
+        head: &Head<'_>,
+        cors: Cors<'_>,
+    ) -> Result<Verdict, Refusal> {
         match head.method {
             Method::Get | Method::Post | Method::Delete => {}
             Method::Head | Method::Options | Method::Other => {
@@ -253,13 +294,10 @@ impl Shard {
             return self.judge_stateless(head, cors, named);
         }
         let session = SessionField::parse(head.session_id);
-        if let SessionField::Id(id) = session
-            && id.shard != self.id
-            && id.shard.0 < self.config.shards
-        {
-            return Ok(Verdict::Move(id.shard));
+        if let Some(shard) = self.home_of(session) {
+            return Ok(Verdict::Move(shard));
         }
-        let session = self.own_session(conn, session);
+        let session = self.own_session(conn, self.session_by(Wire::Streamable, session));
         if head.method == Method::Post {
             let post = self.judge_post(head, cors, session, named);
             return post.map_err(|refusal| self.mask(session, refusal));
@@ -269,16 +307,7 @@ impl Shard {
             return Err(Refusal::unsupported_revision());
         }
         head.admit_expectation()?;
-        let request = Request {
-            reply: ReplyFacts::of(head, cors),
-            session,
-            cursor: CursorField::parse(head.last_event_id),
-            forms: Forms::SseOnly,
-            named: Named::Absent,
-            decoder: Decoder::new(Framing::None, 0)?,
-            body: BytesMut::new(),
-            charge: None,
-        };
+        let request = Request::bodiless(head, cors, session, Wire::Streamable);
         if head.method == Method::Delete {
             return Ok(Verdict::Delete(live, request));
         }
@@ -303,24 +332,46 @@ impl Shard {
         named: Named,
     ) -> Result<Verdict, Refusal> {
         let forms = head.admit_post()?;
-        let decoder = Decoder::new(head.framing, self.config.body_bytes_max as u64)?;
-        let request = Request {
+        let request = self.with_body(head, cors, session, named)?;
+        Ok(Verdict::Post(Request { forms, ..request }, head.expect))
+    }
+
+    /// The request of a head whose body is to be read.
+    pub(super) fn with_body(
+        &mut self,
+        head: &Head<'_>,
+        cors: Cors<'_>,
+        session: SessionField,
+        named: Named,
+    ) -> Result<Request, Refusal> {
+        Ok(Request {
             reply: ReplyFacts::of(head, cors),
             session,
             cursor: CursorField::Absent,
-            forms,
+            forms: Forms::JsonOnly,
             named,
-            decoder,
+            wire: Wire::Streamable,
+            decoder: Decoder::new(head.framing, self.config.body_bytes_max as u64)?,
             body: BytesMut::new(),
             charge: Some(self.charge_body(head.framing)?),
-        };
-        Ok(Verdict::Post(request, head.expect))
+        })
+    }
+
+    /// The other shard that a session is on, if it is.
+    pub(super) fn home_of(&self, session: SessionField) -> Option<ShardId> {
+        let SessionField::Id(SessionId { shard, .. }) = session else { return None };
+        (shard != self.id && shard.0 < self.config.shards).then_some(shard)
     }
 
     fn follow(&mut self, conn: ConnSlot, verdict: Verdict, now: Now) {
         match verdict {
             Verdict::Move(_) | Verdict::Post(..) => unreachable!("handled before"),
             Verdict::Listen(session, request) => self.listen(conn, session, &request, now),
+            Verdict::Carry(request) => {
+                if let Err(refusal) = self.open_carrier(conn, &request, now) {
+                    self.refuse(conn, &request.reply, &refusal, now);
+                }
+            }
             Verdict::Delete(session, request) => {
                 self.end_session(session, SessionEnd::Deleted, now);
                 self.reply_empty(conn, &request.reply, Status::NoContent, now);
@@ -369,7 +420,7 @@ impl Shard {
     }
 
     /// The refusal of a request, or the 404 if its session is no more: nothing may hide that from a client.
-    fn mask(&mut self, session: SessionField, refusal: Refusal) -> Refusal {
+    pub(super) fn mask(&mut self, session: SessionField, refusal: Refusal) -> Refusal {
         match session {
             SessionField::Absent => refusal,
             SessionField::Unknown | SessionField::Id(_) => match self.require_session(session) {

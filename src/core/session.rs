@@ -1,4 +1,4 @@
-//! A session: everything the server knows about one client of a 2025 revision.
+//! A session: everything the server knows about one client of a revision before 2026-07-28.
 //!
 //! Owns its streams, calls and queue through links; whatever ends a session ends them all, in one place
 //! ([`Shard::end_session`]). 120 bytes while idle. Invariant: the entry is in the table exactly as long as its id
@@ -14,7 +14,7 @@ use super::{
     seam::*,
     shard::{Deadline, Shard},
     stream::EndOfStream,
-    table::{CallSlot, Generational, PrincipalSlot, SessionSlot, Slot as _, StreamSlot},
+    table::{CallSlot, ConnSlot, Generational, PrincipalSlot, SessionSlot, Slot as _, StreamSlot},
     wheel::TimerId,
 };
 
@@ -40,6 +40,8 @@ pub(super) struct Session {
     pub(super) streams: Option<StreamSlot>,
     pub(super) calls: Option<CallSlot>,
     pub(super) primary: Option<StreamSlot>,
+    /// Over HTTP+SSE: the connection of the one stream that everything goes to.
+    pub(super) carrier: Option<ConnSlot>,
     /// Number of the listener stream that was primary when it was cut most recently; 0 for none.
     pub(super) cut_primary: u32,
     /// Numbers issued so far, by kind.
@@ -69,8 +71,14 @@ pub(super) struct Holder {
 pub(super) enum Phase {
     /// The backend refused `initialize`: no one will ever know the id.
     Rejected,
+    /// The connection that carried it is gone: no one can reach it.
+    Severed,
+    /// The same, before the backend heard of it.
+    Unmet,
     /// `initialize` is with the backend: the id is not known to anyone yet.
     Initializing,
+    /// Over HTTP+SSE, where the id comes first: `initialize` has to follow.
+    Connected,
     /// The client has its id; the handshake deadline runs.
     Handshake,
     /// The client came back with its id.
@@ -91,6 +99,8 @@ pub(super) enum SessionEnd {
     Stopped,
     /// Its owner may come in no longer.
     Revoked,
+    /// The stream that carried it is gone.
+    Severed,
 }
 
 impl Generational for Session {
@@ -125,6 +135,7 @@ impl Session {
             streams: None,
             calls: None,
             primary: None,
+            carrier: None,
             cut_primary: 0,
             listeners_issued: 0,
             requests_issued: 0,
@@ -184,7 +195,11 @@ impl Shard {
             return None;
         }
         let (slot, session) = self.sessions.at(id.slot as usize)?;
-        let known = session.phase >= Phase::Handshake;
+        let known = match session.phase {
+            Phase::Rejected | Phase::Severed | Phase::Unmet => false,
+            Phase::Initializing => session.carrier.is_some(),
+            Phase::Connected | Phase::Handshake | Phase::Open | Phase::Initialized => true,
+        };
         (id.matches(session.secret()) && known).then_some(slot)
     }
 
@@ -213,14 +228,20 @@ impl Shard {
     /// that is the handshake's; while the backend works on `initialize` it is the backend that is slow.
     pub(super) fn session_expired(&mut self, session: SessionSlot, now: Now) {
         self.sessions[session].timer = None;
+        if let Phase::Severed | Phase::Unmet = self.sessions[session].phase {
+            return self.end_session(session, SessionEnd::Severed, now);
+        }
         if self.sessions[session].calls_in_flight > 0 || self.has_attached_stream(session) {
             self.sessions[session].active_ms = now.ms;
         }
         let entry = &self.sessions[session];
         let (allowed_ms, end) = match entry.phase {
-            Phase::Rejected | Phase::Initializing | Phase::Handshake => {
-                (self.config.handshake_timeout_ms, SessionEnd::Handshake)
-            }
+            Phase::Rejected
+            | Phase::Severed
+            | Phase::Unmet
+            | Phase::Initializing
+            | Phase::Connected
+            | Phase::Handshake => (self.config.handshake_timeout_ms, SessionEnd::Handshake),
             Phase::Open | Phase::Initialized => (self.config.session_idle_timeout_ms, SessionEnd::Idle),
         };
         let deadline_ms = entry.active_ms + allowed_ms;
@@ -239,6 +260,7 @@ impl Shard {
             SessionEnd::Stopped => self.counters.sessions_stopped += 1,
             SessionEnd::InitializeFailed => {}
             SessionEnd::Revoked => self.counters.sessions_revoked += 1,
+            SessionEnd::Severed => self.counters.sessions_severed += 1,
             SessionEnd::BackendGone => self.counters.sessions_abandoned += 1,
         }
         let key = self.session_key(session);
@@ -249,6 +271,7 @@ impl Shard {
         while let Some(stream) = self.sessions[session].streams {
             self.end_stream(stream, EndOfStream::WithSession, now);
         }
+        self.end_carrier(session, end, now);
         self.abandon_asks(session);
         self.abandon_replies(session);
         self.subscriptions.end(session);
@@ -260,7 +283,9 @@ impl Shard {
         self.access.session_ended(entry.owner);
         self.leave_session(entry.account);
         self.census.leave_session();
-        self.ask(Ask::SessionEnded(key));
+        if !matches!(entry.phase, Phase::Connected | Phase::Unmet) {
+            self.ask(Ask::SessionEnded(key));
+        }
     }
 
     fn arm_session(&mut self, session: SessionSlot, deadline_ms: u64) {
@@ -269,7 +294,9 @@ impl Shard {
     }
 
     fn has_attached_stream(&self, session: SessionSlot) -> bool {
-        self.streams_of(session).any(|stream| self.streams[stream].live_conn().is_some())
+        let entry = &self.sessions[session];
+        let is_carried = entry.carrier.is_some() && entry.phase >= Phase::Open;
+        is_carried || self.streams_of(session).any(|stream| self.streams[stream].live_conn().is_some())
     }
 
     /// The session's streams, most recently attached first.

@@ -80,7 +80,7 @@ pub struct Shard {
     pub(super) listen_subscriptions: Subscriptions<ExchangeSlot>,
     pub(super) drain: Option<Drain>,
     /// When timers were last expired.
-    ticked_ms: u64,
+    pub(super) ticked_ms: u64,
 }
 
 /// Whose deadline a timer is.
@@ -180,6 +180,8 @@ pub struct Attached {
     pub exchanges: usize,
     /// Of `subscriptions/listen`.
     pub listens: usize,
+    /// Of sessions over HTTP+SSE.
+    pub carriers: usize,
 }
 
 impl Attached {

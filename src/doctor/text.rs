@@ -31,6 +31,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{mark:2}  {:19}  {line}", name.replace('_', " "))?;
             }
         }
+        writeln!(f, "\nok enough, << too little, !! prevents it, -- for information")?;
         let of_interest = self.checks.iter().filter(|check| self.able || check.verdict == Verdict::Unable);
         let remedies: Vec<_> = of_interest.flat_map(|check| &check.remedy).collect();
         if remedies.is_empty() {

@@ -83,11 +83,16 @@ impl<B: Backend> Driver<B> {
 
     fn arm(&mut self, key: ConnKey) {
         let Some(conn) = self.table.find(key) else { return };
-        if conn.state != State::Open || conn.input == Input::Ended {
+        if conn.state != State::Open {
             return;
         }
+        let interest = match (conn.input, self.core.interest(key)) {
+            // Whoever will say nothing more may still die.
+            (Input::Ended, Interest::Failure) | (Input::Open, _) => self.core.interest(key),
+            (Input::Ended, _) => return,
+        };
         let can_wait = !matches!(conn.write, Write::Idle);
-        match (self.core.interest(key), &conn.read) {
+        match (interest, &conn.read) {
             (Interest::Park | Interest::Receive, Read::Idle) => Self::park(key, conn, Watch::Readable),
             (Interest::HangUp, Read::Idle) if !can_wait => Self::park(key, conn, Watch::HangUp),
             (Interest::Failure, Read::Idle) if !can_wait => Self::park(key, conn, Watch::Failure),

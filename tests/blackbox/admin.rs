@@ -9,9 +9,10 @@ use super::{
     until,
     wire::{Connection, Response},
 };
+use moorline::limits::ADMIN_CONNECTIONS_MAX;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::{net::SocketAddr, thread};
+use std::{net::SocketAddr, thread, time::Duration};
 
 const ADMIN: [&str; 2] = ["--admin-listen", "127.0.0.1:0"];
 
@@ -197,6 +198,8 @@ fn other_web_pages_are_kept_out() {
     assert_eq!(status(&format!("Host: localhost\r\nOrigin: http://evil.example\r\n{json}")), 403);
     assert_eq!(status("Host: localhost\r\n"), 415);
     assert_eq!(status("Host: localhost\r\nContent-Type: text/plain\r\n"), 415, "needs no preflight");
+    let image = format!("Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Dest: image\r\n{json}");
+    assert_eq!(status(&image), 403, "what a browser fetches without an origin");
     let preflight = send(server.admin_address(), "OPTIONS", "/publish", "Host: localhost\r\n", "");
     assert_eq!(preflight.status(), 405);
     assert_eq!(preflight.head.field("access-control-allow-origin"), None);
@@ -296,6 +299,26 @@ fn status_says_the_same_as_json() {
 }
 
 #[test]
+fn a_listen_stream_whose_client_closes_is_forgotten() {
+    let server = start(&["--shards", "1"]);
+    let held = || get(&server, "/status").json()["shards"][0]["holds"]["streams"]["listens"].clone();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{meta}}}}}"#
+    );
+    let mut connection = Connection::open(server.address());
+    connection.send(format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(connection.final_head().field("content-type"), Some("text/event-stream"));
+    until("the stream is there", || held() == 1);
+    drop(connection);
+    until("nobody listens", || held() == 0);
+}
+
+#[test]
 fn the_live_page_is_whole_and_its_events_keep_coming() {
     let server = start(&[]);
     let page = get(&server, "/");
@@ -336,4 +359,17 @@ fn live_pages_leave_room_for_everyone_else() {
     assert_eq!(get(&server, "/readyz").status(), 200);
     drop(pages);
     until("a place is free again", || open().1 == 200);
+}
+
+/// Whoever connects and takes no bytes has the place of somebody else for a bounded time.
+#[test]
+fn who_takes_no_bytes_loses_its_place() {
+    let server = start(&[]);
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400);
+    let mut stalled: Vec<Connection> =
+        (0..ADMIN_CONNECTIONS_MAX).map(|_| Connection::open_narrow(server.admin_address(), 4096)).collect();
+    for connection in &mut stalled {
+        connection.send_while_taken(request.as_bytes(), Duration::from_millis(20));
+    }
+    assert_eq!(get(&server, "/livez").status(), 200, "within what a peer may take no bytes for");
 }

@@ -153,6 +153,12 @@ fn the_file_is_read_again_on_sighup_and_a_bad_one_changes_nothing() {
     }
     assert_eq!(ping(&server, &bobs, &bob), 200);
     drop(kept);
+
+    // Caught while it is written, or to lock everybody out: whoever reads the log learns of it.
+    fs::write(tokens.path(), "").unwrap();
+    server.signal(Signal::HUP);
+    until("the log says so", || server.log().contains("has none: nobody gets in"));
+    until("bob does not get in", || ping(&server, &bobs, &bob) == 401);
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! Everybody leaves at once: a network goes away, or a proxy in front of thousands of clients restarts.
+//! Clients leave: one from its request, or everybody at once, as when a network goes away or a proxy in front of thousands of
+//! clients restarts.
 
 use super::{
     raise_open_files,
     server::Server,
-    session::Session,
+    session::{Session, post},
     until,
     wire::{Connection, Leave},
 };
 use rustix::process::Signal;
+use serde_json::json;
 use std::time::Duration;
 
 /// Several times as many as the completions that one turn of a shard takes (1,024).
@@ -45,6 +47,44 @@ fn thousands_close_at_once() {
 #[test]
 fn thousands_reset_at_once() {
     leave_at_once(Leave::Rst);
+}
+
+/// Under 2026-07-28 the end of the connection is how a client cancels. An orderly close alone may be that of a client that
+/// still reads, so the server has to find out, and not only when the next comment is due.
+#[test]
+fn a_client_that_closes_its_connection_cancels_its_request() {
+    let flags = ["--shards", "1", "--keep-alive", "5m", "--admin-listen", "127.0.0.1:0"];
+    let server = Server::start(&flags);
+    for how in [Leave::Fin, Leave::Rst] {
+        for (method, params, held) in [
+            (
+                "tools/call",
+                json!({ "name": "slow", "arguments": { "seconds": 600 } }),
+                "moorline_calls_in_flight",
+            ),
+            ("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), LISTENING),
+        ] {
+            let mut connection = server.connect();
+            connection.send(stateless(method, params));
+            until("the request is held", || held_count(&server, held) == 1);
+            connection.leave(how);
+            until("nobody works for a client that is gone", || held_count(&server, held) == 0);
+        }
+    }
+}
+
+const LISTENING: &str = r#"moorline_streams_held{shard="0",kind="listen"}"#;
+
+/// The bytes of a request without a session.
+fn stateless(method: &str, mut params: serde_json::Value) -> Vec<u8> {
+    const REVISION: &str = "2026-07-28";
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    post(&message, &[("MCP-Protocol-Version", REVISION), ("Mcp-Method", method), ("Mcp-Name", &name)])
 }
 
 /// Waits until no thread of the server runs or has run for a while.
@@ -93,12 +133,17 @@ fn crowd(server: &Server) -> Vec<Connection> {
 
 /// Connections to the MCP listener that the server counts as open.
 fn open_connections(server: &Server) -> usize {
+    held_count(server, "moorline_connections_open")
+}
+
+/// The sum of the samples that begin so.
+fn held_count(server: &Server, sample: &str) -> usize {
     let mut admin = Connection::open(server.admin_address());
     admin.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let page = admin.response("GET");
     page.text()
         .lines()
-        .filter(|line| line.starts_with("moorline_connections_open"))
+        .filter(|line| line.starts_with(sample))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok())
         .sum()
 }

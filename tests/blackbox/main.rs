@@ -15,6 +15,7 @@ mod hostile;
 mod hostile_attacks;
 mod http;
 mod keep_alive;
+mod legacy;
 mod logs;
 mod reconnects;
 mod reload;

@@ -83,7 +83,7 @@ fn hosts_are_let_in_and_locked_out_without_a_stream_being_touched() {
 fn what_cannot_change_is_said_and_left_as_it_is() {
     let configured = Configured::start("keep-alive = '15s'\n", &[]);
     let line = configured.reload("keep-alive = '20s'\npath = '/other'\nmax-sessions = 1\n");
-    assert!(line.contains("changed=\"max-sessions 1000000 -> 1\""), "{line}");
+    assert!(line.contains("max-sessions 1000000 -> 1"), "{line}");
     assert!(line.contains("needs_restart=\"path /mcp -> /other, keep-alive 15s -> 20s\""), "{line}");
     assert_eq!(Session::open(configured.server.address()).ping_status(), 200);
     until_status(&configured, "localhost", 503);

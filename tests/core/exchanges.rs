@@ -344,6 +344,8 @@ fn a_half_close_is_answered_at_once_so_that_a_peer_that_is_gone_says_so() {
     world.response(client);
     world.half_close(client);
     assert!(world.events(client)[0].is_keep_alive(), "so does a comment");
+    world.advance(3_100);
+    assert_eq!(world.events(client).len(), 3, "it is asked every second: only a write that fails tells");
     world.reset(client);
     assert_eq!(world.cancelled, [undecided.key, streaming.key]);
     assert_none_left(&world);

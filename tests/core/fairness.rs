@@ -5,8 +5,10 @@ use crate::world::{
     ask::{bodiless, post, request},
     config,
     http::Response,
+    stateless,
 };
 use moorline::core::{
+    Listening, Tell,
     auth::{Authenticator, Digest, Resource, Scheme, Tokens},
     config::CoreConfig,
     quotas::{Loopback, Quota, Quotas},
@@ -131,6 +133,31 @@ fn a_stream_that_ended_leaves_its_place() {
             world.reset(listener);
         }
         world.reset(third);
+    }
+}
+
+#[test]
+fn a_listen_stream_is_a_stream_of_its_client() {
+    let mut world = world(2, Quotas { streams: quota(2), ..Quotas::NONE });
+    let listen = stateless::listen("1", r#"{"toolsListChanged":true}"#);
+    for _ in 0..3 {
+        let listeners = [0, 1].map(|shard| world.try_connect_from(shard, address(1)).expect("admitted"));
+        for listener in listeners {
+            let (shard, call) = world.begin_exchange(listener, &listen);
+            world.tell(shard, Tell::Listen(call.key, Listening { tools: true, ..Listening::default() }));
+            assert_eq!(world.response(listener).status, 200);
+        }
+        let third = connect(&mut world, 1);
+        assert!(is_over(&world.exchange(third, &listen)));
+        let call = stateless::tool_call("2");
+        let (shard, asked) = world.begin_exchange(third, &call);
+        world.answer(shard, asked.key, "{}");
+        assert_eq!(world.response(third).status, 200, "a request is no stream");
+        let stranger = connect(&mut world, 2);
+        world.begin_exchange(stranger, &listen);
+        for client in [listeners[0], listeners[1], third, stranger] {
+            world.reset(client);
+        }
     }
 }
 

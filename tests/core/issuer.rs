@@ -10,8 +10,8 @@ pub(crate) const AUDIENCE: &str = "https://mcp.example.org/mcp";
 
 /// A key pair and what it is for.
 pub(crate) struct Signer {
-    pub id: &'static str,
-    pub algorithm: Algorithm,
+    pub(crate) id: &'static str,
+    pub(crate) algorithm: Algorithm,
     key: EncodingKey,
 }
 

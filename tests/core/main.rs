@@ -17,6 +17,7 @@ mod http;
 mod issuer;
 mod jwt;
 mod keep_alive;
+mod legacy;
 mod listeners;
 mod listens;
 mod listens_model;

@@ -3,7 +3,7 @@
 use crate::world::{
     ClientId, World,
     ask::{bodiless, chunked, post, post_head, request},
-    config,
+    config, stateless,
 };
 use moorline::{core::config::CoreConfig, limits::ENTRY_BYTES_EXPECTED};
 
@@ -50,6 +50,26 @@ fn newcomers_are_refused_and_those_inside_are_served() {
         world.reset(*client);
     }
     assert_eq!(world.exchange(listener, post("", &World::initialize_body(REVISION))).status, 200);
+}
+
+#[test]
+fn the_body_of_a_request_without_a_session_counts_until_its_answer() {
+    let mut world = world(KIB * KIB);
+    let padding = format!(r#""name":"echo","arguments":{{"padding":"{}"}}"#, "x".repeat(600 * KIB));
+    let body = stateless::body("1", "tools/call", &padding);
+    let large = post(&stateless::fields("tools/call", "Mcp-Name: echo\r\n"), &body);
+    let (first, second) = (world.connect(), world.connect());
+    let (shard, call) = world.begin_exchange(first, &large);
+    assert_eq!(world.exchange(second, &large).status, 503);
+    world.answer(shard, call.key, "{}");
+    assert_eq!(world.response(first).status, 200);
+    let third = world.connect();
+    world.begin_exchange(third, &large);
+    let fourth = world.connect();
+    assert_eq!(world.exchange(fourth, &large).status, 503);
+    world.reset(third);
+    let fifth = world.connect();
+    world.begin_exchange(fifth, &large);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! bytes on every machine. `MOORLINE_FUZZ_FACTOR` multiplies the rounds.
 
 mod attacks;
+mod confusion;
 #[path = "../../fuzz/src/lib.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a crate of its own, of which this is one user")]
 mod fuzz;

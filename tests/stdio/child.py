@@ -13,7 +13,7 @@ import time
 
 OUT = threading.Lock()
 STATE = {"value": None, "calls": 0}
-CANCELLED, NOTIFIED, SUBSCRIBED, LEVELS = [], [], [], []
+CANCELLED, NOTIFIED, SUBSCRIBED, LEVELS, PROGRESS = [], [], [], [], []
 # The ids of its calls, by tool.
 CALLED = {}
 ANSWERS, NEXT = {}, [0]
@@ -98,7 +98,7 @@ TOOLS = {
     "get": lambda *_: STATE["value"],
     "set": lambda arguments, _: STATE.update(value=arguments["value"]),
     "slow": slow,
-    "sample": lambda *_: result_or_error(ask("sampling/createMessage", {"messages": [], "maxTokens": 1})),
+    "sample": lambda arguments, _: result_or_error(ask("sampling/createMessage", {"messages": [], "maxTokens": 1, **arguments})),
     "elicit": lambda *_: result_or_error(ask("elicitation/create", {"message": "Who?", "requestedSchema": {}})),
     "roots": lambda *_: result_or_error(ask("roots/list", {})),
     "unknown": lambda *_: result_or_error(ask("no/such", {})),
@@ -118,6 +118,7 @@ TOOLS = {
     "grandchild": grandchild,
     "seen": lambda *_: {
         "cancelled": CANCELLED, "notified": NOTIFIED, "subscribed": SUBSCRIBED, "levels": LEVELS, "called": CALLED,
+        "progress": PROGRESS,
     },
     "environment": lambda *_: {"variables": dict(os.environ), "directory": os.getcwd(), "arguments": sys.argv[1:]},
 }
@@ -201,6 +202,8 @@ def handle(message):
         NOTIFIED.append(method)
         if method == "notifications/cancelled":
             CANCELLED.append(message["params"]["requestId"])
+        if method == "notifications/progress":
+            PROGRESS.append(message["params"])
     elif method == "initialize":
         if "CHILD_REFUSES" in os.environ:
             send({"id": message["id"], "error": {"code": -32001, "message": "not today"}})

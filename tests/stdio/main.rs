@@ -18,6 +18,7 @@ mod backpressure;
 mod behind;
 mod endings;
 mod messages;
+mod neighbours;
 mod per_session;
 mod shared;
 

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::http::request::Accept;
 use crate::report::threshold::Condition;
 use crate::report::units::parse_duration_ms;
+use crate::rpc::Era;
 use crate::scenario::mix::Action;
 
 /// Load for any MCP server over Streamable HTTP, measured honestly.
@@ -35,7 +36,7 @@ pub(crate) enum Command {
     Storm(StormArgs),
     /// EventSource-like clients behind finished calls; count their GETs
     Leapfrog(LeapfrogArgs),
-    /// Open and end sessions; look for leaks
+    /// Open and end sessions, or of 2026 listen streams; look for leaks
     Churn(ChurnArgs),
     /// Held streams and callers together, by weight
     Mixed(MixedArgs),
@@ -57,9 +58,12 @@ pub(crate) struct RunArgs {
     /// A process of the server, for its memory and CPU; its children count too (repeatable)
     #[arg(long, value_name = "PID", help_heading = "Server")]
     pub(crate) pid: Vec<u32>,
-    /// The protocol version to ask for
-    #[arg(long, value_name = "VERSION", default_value = "2025-11-25", help_heading = "Server")]
-    pub(crate) protocol_version: String,
+    /// Whose rules to speak under: sessions and GET streams, or requests without sessions and listen streams
+    #[arg(long, value_enum, default_value = "2025", help_heading = "Server")]
+    pub(crate) era: Era,
+    /// The protocol version to ask for [default: 2025-11-25, of --era 2026 2026-07-28]
+    #[arg(long, value_name = "VERSION", help_heading = "Server")]
+    pub(crate) protocol_version: Option<String>,
     /// What POSTs accept as an answer
     #[arg(long, value_enum, default_value = "both", help_heading = "Server")]
     pub(crate) accept: Accept,
@@ -127,21 +131,19 @@ pub(crate) struct PublishArgs {
     /// POST here to make a server notify everyone (repeatable, one per server)
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) publish_url: Vec<String>,
-    /// What to POST; {marker} is replaced by a text to recognise the notification by
-    #[arg(long, value_name = "JSON", default_value = PUBLISH_BODY, help_heading = "Server")]
-    pub(crate) publish_body: String,
+    /// What to POST; {marker} is replaced by a text to recognise the notification by [default: a log message to all, of
+    /// --era 2026 a changed list of tools]
+    #[arg(long, value_name = "JSON", help_heading = "Server")]
+    pub(crate) publish_body: Option<String>,
     /// Time between notifications
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration_ms, help_heading = "Load")]
     pub(crate) every: u64,
 }
 
-/// A log message to all sessions.
-const PUBLISH_BODY: &str = r#"{"to":"all","method":"notifications/message","params":{"level":"info","logger":"load","data":"{marker}"}}"#;
-
 /// Options of `hold`.
 #[derive(Debug, Args)]
 pub(crate) struct HoldArgs {
-    /// Streams, each in a session of its own
+    /// Streams, of 2025 each in a session of its own
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1_000, help_heading = "Load")]
     pub(crate) streams: u64,
     /// How long to hold them once all are up
@@ -158,7 +160,7 @@ pub(crate) struct HoldArgs {
 /// Options of `call`.
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// Connections, each with a session of its own
+    /// Connections, of 2025 each with a session of its own
     #[arg(long, short, value_name = "N", default_value_t = 32, help_heading = "Load")]
     pub(crate) connections: u64,
     /// Calls a second over all connections; without it each connection calls as fast as it gets answers
@@ -178,7 +180,7 @@ pub(crate) struct CallArgs {
 /// Options of `notify`.
 #[derive(Debug, Args)]
 pub(crate) struct NotifyArgs {
-    /// Streams, each in a session of its own
+    /// Streams, of 2025 each in a session of its own
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1_000, help_heading = "Load")]
     pub(crate) streams: u64,
     /// How long to publish
@@ -198,7 +200,7 @@ pub(crate) struct NotifyArgs {
 /// Options of `storm`.
 #[derive(Debug, Args)]
 pub(crate) struct StormArgs {
-    /// Streams, each in a session of its own
+    /// Streams, of 2025 each in a session of its own
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1_000, help_heading = "Load")]
     pub(crate) streams: u64,
     /// How often all streams are cut
@@ -267,7 +269,7 @@ pub(crate) struct ChurnArgs {
 /// Options of `mixed`.
 #[derive(Debug, Args)]
 pub(crate) struct MixedArgs {
-    /// Streams, each in a session of its own
+    /// Streams, of 2025 each in a session of its own
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1_000, help_heading = "Load")]
     pub(crate) streams: u64,
     /// Connections that act

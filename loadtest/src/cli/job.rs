@@ -11,6 +11,7 @@ use crate::http::request::Wording;
 use crate::net::target::Target;
 use crate::parent::{Job, Readiness, Wanted, Wish, preflight};
 use crate::plan::{Calls, Plan, Publishing, Recognition, Scenario, Storms, ToolCall, Trigger};
+use crate::rpc::Era;
 use crate::scenario::mix::Action;
 
 /// The parts of a job that differ between scenarios.
@@ -42,7 +43,28 @@ pub(crate) fn job(command: &Command) -> Result<Option<(Job, &RunArgs)>> {
         Command::Mixed(args) => (mixed(args)?, &args.run),
         Command::Report(_) | Command::Compare(_) => return Ok(None),
     };
+    check_era(command, &shape, run.era)?;
     Ok(Some((assemble(shape, run)?, run)))
+}
+
+/// Refuses what the era does not have, rather than measure something else.
+fn check_era(command: &Command, shape: &Shape, era: Era) -> Result<()> {
+    if era == Era::Sessions {
+        return Ok(());
+    }
+    match command {
+        Command::Leapfrog(_) => bail!("leapfrog follows event ids, which 2026-07-28 does not have"),
+        Command::Storm(_) if shape.publishing.is_some() => {
+            bail!("storm cannot expect what was published meanwhile: 2026-07-28 does not have a replay")
+        }
+        Command::Churn(args) if args.abandon > 0 => {
+            bail!("--abandon is about sessions, which 2026-07-28 does not have")
+        }
+        _ if !shape.call.tool.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            bail!("--tool {:?} does not fit into a header, as 2026-07-28 demands", shape.call.tool)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn hold(args: &HoldArgs) -> Result<Shape> {
@@ -52,7 +74,7 @@ fn hold(args: &HoldArgs) -> Result<Shape> {
         warm_up_ms: 0,
         measured_ms: args.hold,
         call: no_tool(),
-        publishing: posting(&args.publish)?,
+        publishing: posting(&args.publish, args.run.era)?,
         scenario: Scenario::Hold,
     })
 }
@@ -87,7 +109,7 @@ fn notify(args: &NotifyArgs) -> Result<Shape> {
         warm_up_ms: 0,
         measured_ms: args.duration,
         call: tool(&args.tool)?,
-        publishing: Some(posting(&args.publish)?.unwrap_or(by_tool)),
+        publishing: Some(posting(&args.publish, args.run.era)?.unwrap_or(by_tool)),
         scenario: Scenario::Hold,
     })
 }
@@ -99,7 +121,7 @@ fn storm(args: &StormArgs) -> Result<Shape> {
         warm_up_ms: 0,
         measured_ms: args.calm.saturating_mul(u64::from(args.storms)),
         call: no_tool(),
-        publishing: posting(&args.publish)?,
+        publishing: posting(&args.publish, args.run.era)?,
         scenario: Scenario::Storm(Storms {
             storms_count: args.storms,
             every_ms: args.calm,
@@ -115,7 +137,7 @@ fn leapfrog(args: &LeapfrogArgs) -> Result<Shape> {
         warm_up_ms: 0,
         measured_ms: args.duration,
         call: tool(&args.tool)?,
-        publishing: posting(&args.publish)?,
+        publishing: posting(&args.publish, args.run.era)?,
         scenario: Scenario::Leapfrog(args.calls),
     })
 }
@@ -145,7 +167,7 @@ fn mixed(args: &MixedArgs) -> Result<Shape> {
         warm_up_ms: WARM_UP_MS,
         measured_ms: args.duration,
         call: tool(&args.tool)?,
-        publishing: posting(&args.publish)?,
+        publishing: posting(&args.publish, args.run.era)?,
         scenario: Scenario::Mixed(Calls {
             per_second: Some(args.rate),
             mix: args.mix.clone(),
@@ -165,14 +187,27 @@ fn tool(args: &ToolArgs) -> Result<ToolCall> {
     Ok(ToolCall { tool: args.tool.clone(), arguments: args.args.clone() })
 }
 
-fn posting(args: &PublishArgs) -> Result<Option<Publishing>> {
+/// Something every client gets that is there: a log message in a session; of 2026 logs belong to requests, lists to everyone.
+fn publish_body_of(era: Era) -> &'static str {
+    match era {
+        Era::Sessions => {
+            r#"{"to":"all","method":"notifications/message","params":{"level":"info","logger":"load","data":"{marker}"}}"#
+        }
+        Era::Stateless => {
+            r#"{"to":"all","method":"notifications/tools/list_changed","params":{"_meta":{"load":"{marker}"}}}"#
+        }
+    }
+}
+
+fn posting(args: &PublishArgs, era: Era) -> Result<Option<Publishing>> {
     if args.publish_url.is_empty() {
         return Ok(None);
     }
-    check_json("--publish-body", &args.publish_body)?;
+    let body = args.publish_body.as_deref().unwrap_or(publish_body_of(era));
+    check_json("--publish-body", body)?;
     let targets = args.publish_url.iter().map(|url| Target::resolve(url)).collect::<Result<_>>()?;
-    let trigger = Trigger::Post { targets, body: args.publish_body.clone() };
-    let recognition = Recognition::of(&args.publish_body);
+    let trigger = Trigger::Post { targets, body: body.to_owned() };
+    let recognition = Recognition::of(body);
     Ok(Some(Publishing { trigger, every_ms: args.every, recognition }))
 }
 
@@ -196,7 +231,8 @@ fn assemble(shape: Shape, run: &RunArgs) -> Result<Job> {
         workers_count: 1,
         targets,
         wording: Wording {
-            protocol_version: run.protocol_version.clone(),
+            era: run.era,
+            protocol_version: version(run)?,
             headers: run.header.iter().map(|line| header(line)).collect::<Result<_>>()?,
             accept: run.accept,
         },
@@ -223,6 +259,15 @@ fn assemble(shape: Shape, run: &RunArgs) -> Result<Job> {
         wish: wish(run),
         warnings,
     })
+}
+
+/// The version goes into a header as it is.
+fn version(run: &RunArgs) -> Result<String> {
+    let version = run.protocol_version.as_deref().unwrap_or(run.era.protocol_version());
+    if !version.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!("--protocol-version {version:?} has characters that a header must not have");
+    }
+    Ok(version.to_owned())
 }
 
 /// A header line as it goes on the wire; one that would split a request is refused.

@@ -40,10 +40,17 @@ pub(crate) enum Step {
     Ready,
     /// Waits for the answer to `initialize`.
     Initializing,
+    /// Waits for the answer to `server/discover`.
+    Discovering,
     /// Waits for the answer to `notifications/initialized`.
     Confirming,
     /// Waits for the head of a stream.
     Listening,
+    /// Waits for the acknowledgement of the `subscriptions/listen` with this id.
+    Subscribing {
+        /// JSON-RPC id.
+        id: u32,
+    },
     /// Has a stream.
     Streaming,
     /// Waits for the answer to the request with this id.
@@ -63,7 +70,8 @@ impl Step {
     /// Whether the server owes an answer.
     pub(crate) fn awaits_answer(self) -> bool {
         match self {
-            Self::Initializing | Self::Confirming | Self::Listening | Self::Calling { .. } => true,
+            Self::Initializing | Self::Discovering | Self::Confirming | Self::Calling { .. } => true,
+            Self::Listening | Self::Subscribing { .. } => true,
             Self::Deleting | Self::Posting => true,
             Self::Ready | Self::Streaming | Self::Failed => false,
         }
@@ -75,8 +83,11 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Ready => "idle",
             Self::Initializing => "initialize",
+            Self::Discovering => "server/discover",
             Self::Confirming => "notifications/initialized",
-            Self::Listening | Self::Streaming => "GET",
+            Self::Listening => "GET",
+            Self::Subscribing { .. } => "subscriptions/listen",
+            Self::Streaming => "stream",
             Self::Calling { .. } => "request",
             Self::Deleting => "DELETE",
             Self::Posting => "POST",
@@ -99,6 +110,8 @@ pub(crate) struct Client {
     pub(super) intended: Moment,
     pub(super) sent_at: Moment,
     pub(super) last_heard: Moment,
+    /// The id of the `subscriptions/listen` that the stream answers.
+    pub(super) subscription: Option<u32>,
     last_request_id: u32,
     last_event_hash: u64,
 }
@@ -118,6 +131,7 @@ impl Client {
             intended: Moment::default(),
             sent_at: Moment::default(),
             last_heard: Moment::default(),
+            subscription: None,
             last_request_id: INITIALIZE_ID,
             last_event_hash: 0,
         }

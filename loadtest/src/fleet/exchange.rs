@@ -99,9 +99,10 @@ impl Client {
                 self.step = Step::Ready;
                 Ok(Finished::Initialize)
             }
-            Step::Initializing => Err(Cause::Unfit("no result")),
+            Step::Discovering if matches!(answer, Some((_, Verdict::Result))) => Ok(self.done(Notice::Ready)),
+            Step::Initializing | Step::Discovering => Err(Cause::Unfit("no result")),
             Step::Confirming => Ok(self.done(Notice::Ready)),
-            Step::Listening => Err(Cause::Unfit("not an event stream")),
+            Step::Listening | Step::Subscribing { .. } => Err(Cause::Unfit("not an event stream")),
             Step::Streaming => Ok(self.done(Notice::Ended(super::Ending::Clean))),
             Step::Calling { .. } => {
                 let (at, verdict) = answer.map_or((now, None), |(at, verdict)| (at, Some(verdict)));
@@ -130,14 +131,18 @@ impl Client {
             Content::Events if head.status == 200 => Body::Events(Decoder::default()),
             _ => Body::Ignored,
         };
-        if self.step == Step::Listening && matches!(self.exchange.body, Body::Events(_)) {
-            self.step = Step::Streaming;
-            emit(Notice::Up);
+        match self.step {
+            Step::Listening | Step::Subscribing { .. } if head.status != 200 => Ok(()),
+            Step::Listening if matches!(self.exchange.body, Body::Events(_)) => {
+                self.step = Step::Streaming;
+                self.subscription = None;
+                emit(Notice::Up);
+                Ok(())
+            }
+            Step::Subscribing { .. } if matches!(self.exchange.body, Body::Events(_)) => Ok(()),
+            Step::Listening | Step::Subscribing { .. } => Err(Cause::Unfit("not an event stream")),
+            _ => Ok(()),
         }
-        if self.step == Step::Listening && head.status == 200 {
-            return Err(Cause::Unfit("not an event stream"));
-        }
-        Ok(())
     }
 
     fn on_body(
@@ -159,18 +164,48 @@ impl Client {
             Body::Events(decoder) => std::mem::take(decoder),
         };
         // Only whole items break a silence: a chunk header may come in a segment of its own.
+        let mut outcome = Ok(());
         decoder.feed(bytes, |item| {
             let silence_us = now.us_since(std::mem::replace(&mut self.last_heard, now));
             let notice = match item {
                 Item::Comment => Notice::Comment { silence_us },
                 Item::Block(block) => Notice::Event(self.on_block(block, now, run)),
             };
-            if matches!(self.step, Step::Streaming | Step::Calling { .. }) {
-                emit(notice);
+            match self.step {
+                Step::Streaming | Step::Calling { .. } => emit(notice),
+                Step::Subscribing { id } => match self.acknowledge(id, notice) {
+                    Ok(Some(up)) => emit(up),
+                    Ok(None) => {}
+                    Err(cause) => outcome = Err(cause),
+                },
+                _ => {}
             }
         });
         self.exchange.body = Body::Events(decoder);
-        Ok(())
+        outcome
+    }
+
+    /// What the beginning of a listen stream means: no message may come before the acknowledgement.
+    fn acknowledge(&mut self, id: u32, notice: Notice) -> Result<Option<Notice>, Cause> {
+        match notice {
+            Notice::Event(EventFacts { kind: Some(Kind::Acknowledgement), is_stray: false, .. }) => {
+                self.step = Step::Streaming;
+                self.subscription = Some(id);
+                Ok(Some(Notice::Up))
+            }
+            Notice::Event(EventFacts { kind: Some(_), .. }) => Err(Cause::Unfit("not acknowledged first")),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a message on a listen stream does not say that it belongs to it.
+    fn is_stray(&self, data: &[u8]) -> bool {
+        let expected = match self.step {
+            Step::Subscribing { id } => Some(id),
+            Step::Streaming => self.subscription,
+            _ => None,
+        };
+        expected.is_some() && rpc::subscription(data) != expected
     }
 
     fn on_block(&mut self, block: Block, now: Moment, run: u32) -> EventFacts {
@@ -189,14 +224,15 @@ impl Client {
             // A priming event repeats the cursor it continues behind, as it should.
             repeats_id: repeats_id && data.is_some(),
             is_garbled: data.is_some() && kind.is_none(),
+            is_stray: kind.is_some() && data.as_deref().is_some_and(|data| self.is_stray(data)),
             kind,
         }
     }
 
     fn on_json(&mut self, json: &[u8], now: Moment, exchange: &Exchange) -> Result<(), Cause> {
         // What else is answered, to a DELETE or a plain POST, may be anything.
-        let is_expected =
-            matches!(self.step, Step::Initializing | Step::Calling { .. }) && exchange.status == 200;
+        let is_expected = matches!(self.step, Step::Initializing | Step::Discovering | Step::Calling { .. })
+            && exchange.status == 200;
         match rpc::read(json) {
             _ if !is_expected => {}
             Some(kind) => self.note_answer(kind, now),
@@ -207,7 +243,7 @@ impl Client {
 
     fn note_answer(&mut self, kind: Kind, now: Moment) {
         let expected = match self.step {
-            Step::Initializing => rpc::INITIALIZE_ID,
+            Step::Initializing | Step::Discovering => rpc::INITIALIZE_ID,
             Step::Calling { id } => id,
             _ => return,
         };

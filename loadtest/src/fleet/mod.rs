@@ -24,7 +24,7 @@ use crate::http::request::Wording;
 use crate::net::dial::Sources;
 use crate::net::poller::{Poller, Ready, Token};
 use crate::net::target::Target;
-use crate::rpc;
+use crate::rpc::{self, Era, Request};
 use client::Client;
 use link::Link;
 
@@ -102,7 +102,13 @@ impl Fleet {
         self.terms.run
     }
 
-    /// Opens a client: connect, `initialize`, `notifications/initialized`; then [`Notice::Ready`].
+    /// Whose rules the clients are under.
+    pub(crate) fn era(&self) -> Era {
+        self.terms.wording.era
+    }
+
+    /// Opens a client: connect, `initialize`, `notifications/initialized`, or without sessions `server/discover`;
+    /// then [`Notice::Ready`].
     pub(crate) fn open(&mut self, now: Moment) -> ClientId {
         let who = self.add(None);
         self.open_again(who, now);
@@ -120,8 +126,16 @@ impl Fleet {
     /// Opens a new session for a client that has none any more.
     pub(crate) fn open_again(&mut self, who: ClientId, now: Moment) {
         self.clients[who.index()].forget_session();
-        let body = rpc::initialize(&self.terms.wording.protocol_version);
-        self.post(who, Step::Initializing, &body, now);
+        match self.era() {
+            Era::Sessions => {
+                let body = rpc::initialize(&self.terms.wording.protocol_version);
+                self.post(who, Step::Initializing, &body, now);
+            }
+            Era::Stateless => {
+                let request = Request::bare("server/discover");
+                self.post_stateless(who, Step::Discovering, rpc::INITIALIZE_ID, &request, now);
+            }
+        }
     }
 
     /// Adds a client that is no MCP client: it only POSTs to `target`.
@@ -149,19 +163,25 @@ impl Fleet {
         who
     }
 
-    /// Opens a stream, behind `cursor` if there is one; then [`Notice::Up`].
+    /// Opens a stream, behind `cursor` if there is one and the era has such a thing; then [`Notice::Up`].
     pub(crate) fn listen(&mut self, who: ClientId, cursor: Option<&str>, now: Moment) {
+        if self.era() == Era::Stateless {
+            let id = self.clients[who.index()].next_request_id();
+            return self.post_stateless(who, Step::Subscribing { id }, id, &Request::listen(), now);
+        }
         let client = &self.clients[who.index()];
         let standing = client.standing(cursor);
         let bytes = self.terms.wording.get(&self.terms.targets[client.target], standing);
         self.send(who, Step::Listening, bytes, now);
     }
 
-    /// Sends a request with JSON text as `params`; then [`Notice::Replied`]. Latency counts from `intended`.
-    pub(crate) fn request(&mut self, who: ClientId, method: &str, params: &str, intended: Moment) {
+    /// Sends a request; then [`Notice::Replied`]. Latency counts from `intended`.
+    pub(crate) fn request(&mut self, who: ClientId, request: &Request<'_>, intended: Moment) {
         let id = self.clients[who.index()].next_request_id();
-        let body = rpc::request(id, method, params);
-        self.post(who, Step::Calling { id }, &body, intended);
+        match self.era() {
+            Era::Sessions => self.post(who, Step::Calling { id }, &request.body(id), intended),
+            Era::Stateless => self.post_stateless(who, Step::Calling { id }, id, request, intended),
+        }
     }
 
     /// Ends the session with a DELETE; then [`Notice::Deleted`].
@@ -268,6 +288,19 @@ impl Fleet {
     fn post(&mut self, who: ClientId, step: Step, body: &[u8], intended: Moment) {
         let client = &self.clients[who.index()];
         let bytes = self.terms.wording.post(&self.terms.targets[client.target], client.standing(None), body);
+        self.send(who, step, bytes, intended);
+    }
+
+    fn post_stateless(
+        &mut self,
+        who: ClientId,
+        step: Step,
+        id: u32,
+        request: &Request<'_>,
+        intended: Moment,
+    ) {
+        let target = &self.terms.targets[self.clients[who.index()].target];
+        let bytes = self.terms.wording.post_stateless(target, id, request);
         self.send(who, step, bytes, intended);
     }
 

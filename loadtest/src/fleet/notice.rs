@@ -50,6 +50,8 @@ pub(crate) struct EventFacts {
     pub(crate) kind: Option<crate::rpc::Kind>,
     /// Whether it has data that is no JSON-RPC message.
     pub(crate) is_garbled: bool,
+    /// Whether it came on a listen stream and does not say that it belongs to it.
+    pub(crate) is_stray: bool,
 }
 
 /// The answer to a request.

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::net::target::Target;
+use crate::rpc::{Era, Request};
 
 /// What a POST accepts as its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -32,7 +33,9 @@ impl Accept {
 /// What all requests of a run have in common.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Wording {
-    /// Protocol version asked for, and sent in `MCP-Protocol-Version` once a session stands.
+    /// Whose rules requests are under.
+    pub(crate) era: Era,
+    /// Protocol version asked for, and sent in `MCP-Protocol-Version`: of 2025 once a session stands, of 2026 always.
     pub(crate) protocol_version: String,
     /// Additional header lines as `Name: value`.
     pub(crate) headers: Vec<String>,
@@ -54,13 +57,20 @@ pub(crate) struct Standing<'a> {
 impl Wording {
     /// A POST that carries one JSON-RPC message.
     pub(crate) fn post(&self, target: &Target, standing: Standing<'_>, body: &[u8]) -> Vec<u8> {
+        let bytes = self.start("POST", target, standing, body.len() + 512);
+        self.finish_post(bytes, body)
+    }
+
+    /// A POST that carries one request without a session: what its body says is said in its head too.
+    pub(crate) fn post_stateless(&self, target: &Target, id: u32, request: &Request<'_>) -> Vec<u8> {
+        let body = request.stateless_body(id, &self.protocol_version);
+        let standing = Standing { negotiated: true, ..Standing::default() };
         let mut bytes = self.start("POST", target, standing, body.len() + 512);
-        field(&mut bytes, "Accept", self.accept.value());
-        field(&mut bytes, "Content-Type", "application/json");
-        field(&mut bytes, "Content-Length", &body.len().to_string());
-        bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(body);
-        bytes
+        field(&mut bytes, "Mcp-Method", request.method);
+        if let Some(name) = request.name {
+            field(&mut bytes, "Mcp-Name", name);
+        }
+        self.finish_post(bytes, &body)
     }
 
     /// A GET that opens a stream, or resumes one when the standing has a cursor.
@@ -78,6 +88,15 @@ impl Wording {
     pub(crate) fn delete(&self, target: &Target, standing: Standing<'_>) -> Vec<u8> {
         let mut bytes = self.start("DELETE", target, standing, 512);
         bytes.extend_from_slice(b"\r\n");
+        bytes
+    }
+
+    fn finish_post(&self, mut bytes: Vec<u8>, body: &[u8]) -> Vec<u8> {
+        field(&mut bytes, "Accept", self.accept.value());
+        field(&mut bytes, "Content-Type", "application/json");
+        field(&mut bytes, "Content-Length", &body.len().to_string());
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(body);
         bytes
     }
 
@@ -115,6 +134,7 @@ mod tests {
     #[test]
     fn a_resuming_get_carries_session_version_cursor_and_the_users_headers() {
         let wording = Wording {
+            era: Era::Sessions,
             protocol_version: "2025-11-25".into(),
             headers: vec!["Authorization: Bearer x".into()],
             accept: Accept::Both,
@@ -129,9 +149,29 @@ mod tests {
         );
     }
 
+    fn wording(era: Era, version: &str) -> Wording {
+        Wording { era, protocol_version: version.into(), headers: vec![], accept: Accept::Json }
+    }
+
+    #[test]
+    fn a_request_without_a_session_says_in_its_head_what_its_body_says() {
+        let target = Target::resolve("http://127.0.0.1:1/mcp").unwrap();
+        let request = Request::tool("echo", "{}");
+        let bytes = wording(Era::Stateless, "2026-07-28").post_stateless(&target, 7, &request);
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        for line in ["MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"] {
+            assert!(head.lines().any(|there| there == line), "{line} in {head}");
+        }
+        assert!(!head.contains("Session"), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&body["id"], &body["method"]), (&7.into(), &"tools/call".into()));
+        assert_eq!(body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    }
+
     #[test]
     fn a_first_post_has_neither_session_nor_version() {
-        let wording = Wording { protocol_version: "v".into(), headers: vec![], accept: Accept::Json };
+        let wording = wording(Era::Sessions, "v");
         let target = Target::resolve("http://127.0.0.1:1/").unwrap();
         let text = String::from_utf8(wording.post(&target, Standing::default(), b"{}")).unwrap();
         assert!(!text.contains("Mcp-") && !text.contains("MCP-"), "{text}");

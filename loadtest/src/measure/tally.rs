@@ -54,6 +54,8 @@ listed! {
     EventIdsRepeated,
     /// Events whose data is no JSON-RPC message.
     EventsGarbled,
+    /// Messages on listen streams that do not name their subscription.
+    EventsStray,
     /// Requests of the server on streams.
     ServerRequests,
     /// Requests sent within the measured time.

@@ -47,6 +47,7 @@ pub(super) fn assemble(evidence: Evidence<'_>) -> Report {
     let mut report = Report {
         format: FORMAT.to_owned(),
         scenario: evidence.job.name.clone(),
+        era: evidence.job.plan.wording.era,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: command(),
         started_unix_ms: evidence.started_unix_ms,
@@ -291,6 +292,7 @@ fn faults(report: &Report, tally: &Tally) -> Vec<String> {
         (tally.of(Count::Duplicates), "notifications came twice"),
         (tally.of(Count::EventIdsRepeated), "events repeated the id of the event before"),
         (tally.of(Count::EventsGarbled), "events were no JSON-RPC messages"),
+        (tally.of(Count::EventsStray), "messages on listen streams did not name their subscription"),
         (tally.of(Count::SessionsLost), "sessions were forgotten by the server"),
         (tally.of(Count::RequestsFailed), "requests were not answered with a result"),
         (tally.of(Count::RequestsUnsent), "requests were due and never found a free connection"),

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::histogram::Latencies;
 use crate::measure::process::Sample;
 use crate::measure::tally::{Count, Timed};
+use crate::rpc::Era;
 
 /// Names the shape of a report; changes when a reader of the old shape would misread it.
 pub(crate) const FORMAT: &str = "moorline-load/1";
@@ -28,6 +29,9 @@ pub(crate) struct Report {
     pub(crate) format: String,
     /// The scenario.
     pub(crate) scenario: String,
+    /// Whose rules the clients were under.
+    #[serde(default)]
+    pub(crate) era: Era,
     /// Version of this program.
     pub(crate) version: String,
     /// The command line, header values left out.

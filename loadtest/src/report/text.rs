@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::units::{bytes, micros, thousands};
 use super::{Distribution, Fanout, Report, Server, Spread};
+use crate::rpc::Era;
 
 /// A report as text.
 #[derive(Debug)]
@@ -14,8 +15,12 @@ impl Display for Text<'_> {
         let report = self.0;
         writeln!(
             f,
-            "\n{}: {} of {} clients in place at the end, measured for {:.1} s by {} worker(s)",
+            "\n{}{}: {} of {} clients in place at the end, measured for {:.1} s by {} worker(s)",
             report.scenario,
+            match report.era {
+                Era::Sessions => "",
+                Era::Stateless => " under 2026-07-28",
+            },
             thousands(report.clients_up_at_end),
             thousands(report.clients_wanted),
             report.measured_ms as f64 / 1_000.0,

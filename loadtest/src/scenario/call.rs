@@ -13,7 +13,7 @@ use crate::clock::{Moment, Pace};
 use crate::fleet::{Cause, ClientId, Failure, Notice, Reply, Step};
 use crate::measure::tally::{Count, Tally, Timed};
 use crate::plan::{Calls, Plan};
-use crate::rpc::{self, Verdict};
+use crate::rpc::{self, Era, Request, Verdict};
 
 /// Rest of a client after a failure, in milliseconds: a server that is down is not to be asked without end.
 const REST_MS: u64 = 250;
@@ -40,7 +40,7 @@ pub(crate) struct Call {
 enum Doing {
     Nothing,
     Request,
-    /// Ends a session and opens another, since the intended moment.
+    /// Ends a session and opens another, or without sessions opens a listen stream and ends it, since the intended moment.
     Cycle(Moment),
 }
 
@@ -107,29 +107,32 @@ impl Call {
         self.busy_count += 1;
         match action {
             Action::Churn => self.begin_cycle(scene, who, intended),
-            Action::List => self.request(scene, who, "tools/list", "{}", intended),
-            Action::Ping => self.request(scene, who, "ping", "{}", intended),
+            Action::List => self.request(scene, who, &Request::bare("tools/list"), intended),
+            Action::Ping => self.request(scene, who, &Request::bare(ping_of(scene.fleet.era())), intended),
             Action::Call | Action::Reconnect => {
                 let marker = rpc::marker(scene.fleet.run(), self.calls_begun);
                 self.calls_begun = self.calls_begun.wrapping_add(1);
-                let call = &scene.plan.call;
-                let params = rpc::tool_params(&call.tool, &call.arguments.replace("{marker}", &marker));
-                self.request(scene, who, "tools/call", &params, intended);
+                let call = scene.plan.call.clone();
+                let arguments = call.arguments.replace("{marker}", &marker);
+                self.request(scene, who, &Request::tool(&call.tool, &arguments), intended);
             }
         }
     }
 
-    fn request(&mut self, scene: &mut Scene, who: ClientId, method: &str, params: &str, intended: Moment) {
+    fn request(&mut self, scene: &mut Scene, who: ClientId, request: &Request<'_>, intended: Moment) {
         self.set(who, Doing::Request);
         if scene.is_measured(intended) {
             scene.tally.count(Count::Requests);
         }
-        scene.fleet.request(who, method, params, intended);
+        scene.fleet.request(who, request, intended);
     }
 
     fn begin_cycle(&mut self, scene: &mut Scene, who: ClientId, intended: Moment) {
         self.set(who, Doing::Cycle(intended));
         self.cycles_begun = self.cycles_begun.wrapping_add(1);
+        if scene.fleet.era() == Era::Stateless {
+            return scene.fleet.listen(who, None, scene.now);
+        }
         let is_abandoned =
             self.calls.abandon_every > 0 && self.cycles_begun.is_multiple_of(self.calls.abandon_every);
         if is_abandoned {
@@ -147,15 +150,13 @@ impl Call {
     }
 
     fn on_ready(&mut self, scene: &mut Scene, who: ClientId) {
-        scene.tally.count(Count::SessionsOpened);
+        let era = scene.fleet.era();
+        if era == Era::Sessions {
+            scene.tally.count(Count::SessionsOpened);
+        }
         match self.doing(who) {
-            Doing::Cycle(intended) => {
-                scene.time(Timed::Cycle, intended, scene.now);
-                if scene.is_measured(intended) {
-                    scene.tally.count(Count::Cycles);
-                }
-                self.release(who);
-            }
+            Doing::Cycle(intended) if era == Era::Sessions => self.finish_cycle(scene, who, intended),
+            Doing::Cycle(_) => scene.fleet.listen(who, None, scene.now),
             Doing::Request | Doing::Nothing => {
                 let intended = scene.fleet.intended(who);
                 scene.tally.time(Timed::Handshake, scene.now.us_since(intended));
@@ -166,6 +167,22 @@ impl Call {
                 }
             }
         }
+    }
+
+    /// A listen stream is acknowledged: that is all a cycle without sessions wants of it.
+    fn on_up(&mut self, scene: &mut Scene, who: ClientId) {
+        let Doing::Cycle(intended) = self.doing(who) else { return };
+        scene.tally.count(Count::StreamsOpened);
+        scene.fleet.cut(who);
+        self.finish_cycle(scene, who, intended);
+    }
+
+    fn finish_cycle(&mut self, scene: &mut Scene, who: ClientId, intended: Moment) {
+        scene.time(Timed::Cycle, intended, scene.now);
+        if scene.is_measured(intended) {
+            scene.tally.count(Count::Cycles);
+        }
+        self.release(who);
     }
 
     fn on_reply(&mut self, scene: &mut Scene, who: ClientId, reply: Reply) {
@@ -182,7 +199,9 @@ impl Call {
     }
 
     fn on_failure(&mut self, scene: &mut Scene, who: ClientId, failure: Failure) {
-        let is_lost_session = failure.cause == Cause::Status(404) && self.doing(who) == Doing::Request;
+        let is_lost_session = scene.fleet.era() == Era::Sessions
+            && failure.cause == Cause::Status(404)
+            && self.doing(who) == Doing::Request;
         match self.doing(who) {
             Doing::Nothing => {
                 scene.tally.error(failure);
@@ -233,6 +252,14 @@ impl Call {
     }
 }
 
+/// The smallest request the era has: `ping` was of sessions.
+fn ping_of(era: Era) -> &'static str {
+    match era {
+        Era::Sessions => "ping",
+        Era::Stateless => "server/discover",
+    }
+}
+
 fn fail(tally: &mut Tally, text: &str) {
     tally.count(Count::RequestsFailed);
     tally.error(format_args!("request: {text}"));
@@ -248,8 +275,8 @@ impl Scenario for Call {
                 self.open_next(scene, who);
             }
             Notice::Failed(failure) => self.on_failure(scene, who, failure),
-            Notice::Up
-            | Notice::Comment { .. }
+            Notice::Up => self.on_up(scene, who),
+            Notice::Comment { .. }
             | Notice::Event(_)
             | Notice::Ended(_)
             | Notice::Posted

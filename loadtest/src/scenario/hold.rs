@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::fleet::{ClientId, Ending, EventFacts, Notice, Step};
 use crate::measure::tally::{Count, Tally, Timed};
 use crate::plan::Plan;
-use crate::rpc::Kind;
+use crate::rpc::{Era, Kind};
 
 /// The scenario.
 #[derive(Debug)]
@@ -57,10 +57,12 @@ impl Scenario for Hold {
         }
         match notice {
             Notice::Ready => {
-                scene.tally.count(Count::SessionsOpened);
+                if scene.fleet.era() == Era::Sessions {
+                    scene.tally.count(Count::SessionsOpened);
+                }
                 let intended = scene.fleet.intended(who);
                 scene.tally.time(Timed::Handshake, scene.now.us_since(intended));
-                scene.tally.count(Count::Gets);
+                count_get(scene);
                 scene.fleet.listen(who, None, scene.now);
             }
             Notice::Up => self.on_up(scene, who),
@@ -104,6 +106,13 @@ impl Scenario for Hold {
     }
 }
 
+/// Counts the GET that is about to open a stream, in the era that opens streams so.
+pub(super) fn count_get(scene: &mut Scene) {
+    if scene.fleet.era() == Era::Sessions {
+        scene.tally.count(Count::Gets);
+    }
+}
+
 /// Counts what an event shows, whatever the scenario.
 pub(super) fn note_event(tally: &mut Tally, facts: EventFacts) {
     if facts.repeats_id {
@@ -112,9 +121,12 @@ pub(super) fn note_event(tally: &mut Tally, facts: EventFacts) {
     if facts.is_garbled {
         tally.count(Count::EventsGarbled);
     }
+    if facts.is_stray {
+        tally.count(Count::EventsStray);
+    }
     match facts.kind {
         Some(Kind::Request) => tally.count(Count::ServerRequests),
-        Some(Kind::Notification | Kind::Answer { .. }) => tally.count(Count::Events),
+        Some(Kind::Notification | Kind::Acknowledgement | Kind::Answer { .. }) => tally.count(Count::Events),
         None => {}
     }
 }

@@ -66,8 +66,8 @@ impl Leapfrog {
         *calls_left -= 1;
         let call = &scene.plan.call;
         let marker = rpc::marker(!scene.fleet.run(), *calls_left);
-        let params = rpc::tool_params(&call.tool, &call.arguments.replace("{marker}", &marker));
-        scene.fleet.request(who, "tools/call", &params, scene.now);
+        let arguments = call.arguments.replace("{marker}", &marker);
+        scene.fleet.request(who, &rpc::Request::tool(&call.tool, &arguments), scene.now);
     }
 
     fn on_reply(&mut self, scene: &mut Scene, who: ClientId) {

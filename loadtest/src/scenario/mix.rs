@@ -13,9 +13,9 @@ pub(crate) enum Action {
     Call,
     /// `tools/list`.
     List,
-    /// `ping`.
+    /// `ping`; of 2026 `server/discover`.
     Ping,
-    /// End the session and open a new one.
+    /// End the session and open a new one; of 2026 open a listen stream and end it.
     Churn,
     /// Cut a held stream and open it again.
     Reconnect,

@@ -10,7 +10,7 @@ use crate::fleet::{ClientId, Fleet, Notice, Step};
 use crate::measure::receipts::PUBLICATIONS_MAX;
 use crate::measure::tally::{Count, Tally};
 use crate::plan::{Plan, Publishing, ToolCall, Trigger, Window};
-use crate::rpc::{self, Verdict};
+use crate::rpc::{self, Request, Verdict};
 
 /// The schedule, the same for every worker.
 #[derive(Clone, Copy, Debug)]
@@ -135,12 +135,7 @@ impl Publisher {
             match &self.trigger {
                 Trigger::Tool => {
                     let arguments = self.call.arguments.replace("{marker}", &marker);
-                    fleet.request(
-                        *who,
-                        "tools/call",
-                        &rpc::tool_params(&self.call.tool, &arguments),
-                        intended,
-                    );
+                    fleet.request(*who, &Request::tool(&self.call.tool, &arguments), intended);
                 }
                 Trigger::Post { body, .. } => {
                     fleet.post_plain(*who, body.replace("{marker}", &marker).as_bytes(), intended);

@@ -4,13 +4,14 @@
 //! session when the server has forgotten the old one. Time counts from when the last one was cut. With
 //! publishing, what was sent meanwhile must still arrive, once, if the client comes back with its cursor.
 
-use super::hold::Hold;
+use super::hold::{Hold, count_get};
 use super::later::Later;
 use super::{Books, Scenario, Scene};
 use crate::clock::Moment;
 use crate::fleet::{Cause, ClientId, Failure, Notice, Step};
 use crate::measure::tally::{Count, Tally, Timed};
 use crate::plan::{Plan, Storms};
+use crate::rpc::Era;
 
 /// Clients that come back per turn: the others wait, on the clock, while sockets are read.
 const RECONNECTS_PER_TURN_MAX: usize = 128;
@@ -57,7 +58,7 @@ impl Reconnecting {
 
     fn listen(&mut self, scene: &mut Scene, who: ClientId) {
         let cursor = scene.fleet.cursor(who).filter(|_| self.has_cursor).map(ToOwned::to_owned);
-        scene.tally.count(Count::Gets);
+        count_get(scene);
         scene.fleet.listen(who, cursor.as_deref(), scene.now);
     }
 
@@ -75,7 +76,7 @@ impl Reconnecting {
     /// A client that was coming back did not get through.
     fn on_refusal(&mut self, scene: &mut Scene, who: ClientId, failure: Failure) {
         scene.tally.error(failure);
-        if failure.cause == Cause::Status(404) {
+        if failure.cause == Cause::Status(404) && scene.fleet.era() == Era::Sessions {
             scene.tally.count(Count::SessionsLost);
             self.hold.excuse(who);
             scene.fleet.open_again(who, scene.now);

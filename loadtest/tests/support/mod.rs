@@ -44,6 +44,10 @@ pub(crate) enum Fault {
     SwapsIds,
     /// Closes connections that are idle for 300 ms.
     ClosesIdle,
+    /// Sends messages on listen streams without the id of their subscription.
+    ForgetsTags,
+    /// Begins listen streams without an acknowledgement.
+    NeverAcknowledges,
     /// Stands still for half a second, once, in the second second of calls.
     Stalls,
 }
@@ -71,6 +75,8 @@ struct Session {
     event_count: u64,
     get_count: u64,
     log: Vec<String>,
+    /// The id of the `subscriptions/listen`, where the session is really a listen stream of 2026-07-28.
+    subscription: Option<Value>,
 }
 
 enum Order {
@@ -111,6 +117,8 @@ struct Request {
     method: String,
     session: Option<String>,
     cursor: Option<String>,
+    /// Version, method and name as the head says them.
+    told: [Option<String>; 3],
     body: Value,
 }
 
@@ -159,6 +167,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         method,
         session: fields.remove("mcp-session-id"),
         cursor: fields.remove("last-event-id"),
+        told: ["mcp-protocol-version", "mcp-method", "mcp-name"].map(|name| fields.remove(name)),
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     })
 }
@@ -183,6 +192,9 @@ fn post(state: &State, connection: &TcpStream, request: &Request) -> bool {
         let body = result(json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {} }));
         return respond(connection, "200 OK", &body, Some(&session));
     }
+    if request.body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28" {
+        return post_stateless(state, connection, request, &result);
+    }
     let is_known = request.session.as_ref().is_some_and(|id| state.sessions.lock().unwrap().contains_key(id));
     match request.body["method"].as_str() {
         Some("publish") => publish(state, request.body["text"].as_str().unwrap()),
@@ -206,6 +218,54 @@ fn post(state: &State, connection: &TcpStream, request: &Request) -> bool {
     respond(connection, "200 OK", &result(json!({})), None)
 }
 
+/// 2026-07-28: no session, and what the head says has to be what the body says.
+fn post_stateless(
+    state: &State,
+    connection: &TcpStream,
+    request: &Request,
+    result: &dyn Fn(Value) -> String,
+) -> bool {
+    let (method, params) = (&request.body["method"], &request.body["params"]);
+    let is_told = request.told
+        == [Some("2026-07-28"), method.as_str(), params["name"].as_str()]
+            .map(|value| value.map(str::to_owned));
+    if !is_told || request.session.is_some() {
+        return respond(connection, "400 Bad Request", "{}", None);
+    }
+    match method.as_str() {
+        Some("subscriptions/listen") => {
+            listen(state, connection, &request.body["id"]);
+            return false;
+        }
+        Some("server/discover" | "tools/list") => {}
+        Some("tools/call") if params["name"] == "notify" => {
+            publish(state, params["arguments"]["message"].as_str().unwrap());
+        }
+        Some("tools/call") => call(state),
+        _ => return respond(connection, "404 Not Found", "{}", None),
+    }
+    respond(connection, "200 OK", &result(json!({ "resultType": "complete" })), None)
+}
+
+fn listen(state: &State, mut connection: &TcpStream, id: &Value) {
+    let (sender, orders) = mpsc::channel();
+    let name = format!("l{}", state.session_count.fetch_add(1, Ordering::Relaxed));
+    let session = Session { streams: vec![sender], subscription: Some(id.clone()), ..Session::default() };
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+    let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": { "_meta": meta, "notifications": { "toolsListChanged": true } } });
+    let _ = connection.write_all(head.as_bytes());
+    if state.fault != Fault::NeverAcknowledges {
+        write(connection, &format!("data: {acknowledged}\n\n"));
+    }
+    state.sessions.lock().unwrap().insert(name.clone(), session);
+    if pump(state.fault, connection, &orders) == Outcome::Ended {
+        let _ = connection.write_all(b"0\r\n\r\n");
+    }
+    state.sessions.lock().unwrap().remove(&name);
+}
+
 fn call(state: &State) {
     state.call_count.fetch_add(1, Ordering::Relaxed);
     let mut first = state.first_call.lock().unwrap();
@@ -225,11 +285,10 @@ fn streamed_call(mut connection: &TcpStream, body: &str) -> bool {
 }
 
 fn publish(state: &State, text: &str) {
-    let message = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": text } });
     for session in state.sessions.lock().unwrap().values_mut() {
         let number = state.message_count.fetch_add(1, Ordering::Relaxed);
         session.event_count += 1;
-        let event = format!("id: l-{}\nevent: message\ndata: {message}\n\n", session.event_count);
+        let event = event(state.fault, session, text);
         session.log.push(event.clone());
         let copies = match state.fault {
             Fault::DropsOneInThousand if number % 1_000 == 500 => 0,
@@ -244,6 +303,21 @@ fn publish(state: &State, text: &str) {
             }
         }
     }
+}
+
+/// A notification, as the era of the stream has it.
+fn event(fault: Fault, session: &Session, text: &str) -> String {
+    let Some(subscription) = &session.subscription else {
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/message",
+            "params": { "level": "info", "data": text } });
+        return format!("id: l-{}\nevent: message\ndata: {message}\n\n", session.event_count);
+    };
+    let mut meta = json!({ "load": text, "io.modelcontextprotocol/subscriptionId": subscription });
+    if fault == Fault::ForgetsTags {
+        meta.as_object_mut().unwrap().remove("io.modelcontextprotocol/subscriptionId");
+    }
+    let message = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": { "_meta": meta } });
+    format!("data: {message}\n\n")
 }
 
 fn stream(state: &State, mut connection: &TcpStream, request: &Request) {

@@ -132,7 +132,8 @@ impl<S: Service> Host<S> {
         let digest = rounds::digest(state.principal(), state.method(), params.as_deref());
         let wait = state.patience().saturating_add(Duration::from_millis(PARKED_GRACE_MS));
         let due = Instant::now() + wait.min(Duration::from_millis(PARKED_MS_MAX));
-        let (ticket, name) = self.lot.park(Place::Worker(index), &digest, due, bytes);
+        let (ticket, name) =
+            self.lot.park(Place::Worker(index), state.principal().cloned(), &digest, due, bytes);
         self.workers[index].standing = Standing::Parked(ticket);
         self.by_call.remove(&state.key());
         state.leave();

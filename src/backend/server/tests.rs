@@ -457,7 +457,7 @@ fn discovery_says_what_is_served() {
     assert_eq!(
         said,
         json!({
-            "resultType": "complete", "supportedVersions": Revision::ALL.map(Revision::date),
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
             "capabilities": {"logging": {}, "tools": {"listChanged": true}},
             "ttlMs": 0, "cacheScope": "private",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "t", "version": "1", "title": "T"}},

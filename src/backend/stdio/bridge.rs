@@ -15,7 +15,7 @@ mod parked;
 use super::{
     client::Client,
     voice::{Voice, printable},
-    wire,
+    wire::{self, ProgressToken},
 };
 use crate::{
     backend::{host::lot::Lot, service, stamp::Stamp},
@@ -88,10 +88,18 @@ struct Link {
     calls: usize,
     requests_made: u64,
     /// By the child's own ids, as it wrote them.
-    asks: HashMap<Bytes, ServerRequestId>,
+    asks: HashMap<Bytes, Asked>,
     /// For results to clients of 2026-07-28, once the child has greeted.
     stamp: Option<Rc<Stamp>>,
     voice: Voice,
+}
+
+/// A request of a child that waits for a client.
+struct Asked {
+    request: ServerRequestId,
+    session: SessionKey,
+    /// As the child wrote it.
+    progress_token: Option<Bytes>,
 }
 
 enum Flight {
@@ -103,11 +111,18 @@ enum Flight {
 struct ClientCall {
     key: CallKey,
     client: Client,
-    /// The client's progress token, as it wrote it.
-    token: Option<Bytes>,
+    progress: Option<Progress>,
     purpose: Purpose,
     /// If the client is of 2026-07-28, and wants results in the words of that.
     alone: Option<Alone>,
+}
+
+/// How a call's progress is spoken of.
+struct Progress {
+    /// The client's token, as it wrote it.
+    theirs: Bytes,
+    /// What the child was given for it.
+    ours: ProgressToken,
 }
 
 /// Why a call has to be looked at when it is answered.
@@ -250,7 +265,7 @@ impl Bridge {
             }
         }
         for ask in link.asks.into_values() {
-            self.asked.remove(&ask);
+            self.asked.remove(&ask.request);
         }
     }
 
@@ -272,9 +287,10 @@ impl Bridge {
         };
         let id = link.next_id();
         let alone = matches!(client, Client::Alone(_)).then(|| Alone::of(&call));
-        let params = match (call.params, &purpose, &call.progress_token) {
+        let progress = call.progress_token.map(|theirs| Progress { theirs, ours: ProgressToken::draw(id) });
+        let params = match (call.params, &purpose, &progress) {
             (Some(params), Purpose::Initialize, _) => Some(wire::with_revision(&params, call.revision)),
-            (Some(params), _, Some(_)) => Some(wire::with_token(&params, id)),
+            (Some(params), _, Some(progress)) => Some(wire::with_token(&params, progress.ours)),
             (params, ..) => params,
         };
         let line = wire::request(id, call.method.as_str(), params.as_deref());
@@ -284,7 +300,7 @@ impl Bridge {
             return Forwarded::No;
         }
         link.calls += usize::from(purpose != Purpose::Initialize);
-        let flight = ClientCall { key: call.key, client, token: call.progress_token, purpose, alone };
+        let flight = ClientCall { key: call.key, client, progress, purpose, alone };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
         Forwarded::Yes
@@ -322,6 +338,19 @@ impl Bridge {
         self.tell(child, wire::notification(notified.method.as_str(), notified.params.as_deref()));
     }
 
+    /// Tells a child how far a client is with what the child asked of it, and of nobody else: in words of ours, for what
+    /// else a client wrote may mean another token to the child.
+    pub(super) fn notify_progress(&mut self, child: ChildId, session: SessionKey, params: &[u8]) {
+        let Some(progress) = wire::Progress::read(params) else { return };
+        let asks = self.links.get(&child).map(|link| link.asks.values());
+        let is_asked = asks.into_iter().flatten().any(|ask| {
+            ask.session == session && ask.progress_token.as_deref() == Some(progress.token().as_bytes())
+        });
+        if is_asked {
+            self.tell(child, wire::notification("notifications/progress", Some(&progress.json())));
+        }
+    }
+
     /// Tells a child a notification of our own.
     pub(super) fn notify_own(&mut self, child: ChildId, method: &str) {
         self.tell(child, wire::notification(method, None));
@@ -351,7 +380,8 @@ impl Bridge {
         }
         self.asks_made += 1;
         let id = ServerRequestId(self.asks_made);
-        link.asks.insert(ask.id.clone(), id);
+        let progress_token = ask.params.as_ref().and_then(wire::wanted_progress);
+        link.asks.insert(ask.id.clone(), Asked { request: id, session, progress_token });
         self.asked.insert(id, (child, ask.id));
         let timeout_ms = self.ask_timeout_ms;
         out.push(Tell::Request(ServerRequest {
@@ -554,9 +584,13 @@ impl Bridge {
         out: &mut Vec<Tell>,
     ) {
         let call = params.zip(wire::progress_token(params)).and_then(|(params, written)| {
-            let flight = self.links.get(&child)?.flights.get(&written.parse().ok()?)?;
-            let Flight::Client(ClientCall { key, token: Some(token), .. }) = flight else { return None };
-            Some((*key, rewritten(line, "notifications/progress", params, written, token)))
+            let token = ProgressToken::parse(written)?;
+            let flight = self.links.get(&child)?.flights.get(&token.call)?;
+            let Flight::Client(ClientCall { key, progress: Some(progress), .. }) = flight else {
+                return None;
+            };
+            let theirs = (progress.ours == token).then_some(&progress.theirs)?;
+            Some((*key, rewritten(line, "notifications/progress", params, written, theirs)))
         });
         let Some((key, json)) = call else {
             self.counters.messages_dropped += 1;
@@ -573,7 +607,7 @@ impl Bridge {
         params: Option<&RawValue>,
     ) -> Option<Notification> {
         let written = wire::cancelled_request(params)?;
-        let request = self.links.get_mut(&child)?.asks.remove(written.as_bytes())?;
+        let Asked { request, .. } = self.links.get_mut(&child)?.asks.remove(written.as_bytes())?;
         self.asked.remove(&request);
         let number = itoa::Buffer::new().format(request.0).to_owned();
         let json = rewritten(line, "notifications/cancelled", params?, written, number.as_bytes());

@@ -214,14 +214,15 @@ impl Shared {
         }
     }
 
-    /// Only what a client says about progress of a request that the child made concerns the child: its other
+    /// Only what a client says about progress of a request that the child made of it concerns the child: its other
     /// notifications are about a client of its own, which it has not.
     pub(super) fn notified(&mut self, common: &mut Common, notified: &Notified) {
+        let Some(params) = notified.params.as_deref() else { return };
         if notified.method.as_str() != "notifications/progress" {
             return;
         }
         if let Some(child) = self.by_session.get(&notified.session).and_then(|at| self.places[*at].child()) {
-            common.bridge.notify(child, notified);
+            common.bridge.notify_progress(child, notified.session, params);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Lines to and from a child, made around values that are never parsed further than needed.
 //!
-//! Owns nothing. Ids and progress tokens of clients are replaced by numbers of ours on the way to a child and put back,
+//! Owns nothing. Ids and progress tokens of clients are replaced by ones of ours on the way to a child and put back,
 //! byte for byte, on the way to the client; everything else in a message passes as it was written. Only line breaks change:
 //! inside JSON they are white space, between a child and us they are the end of a message.
 
@@ -9,7 +9,7 @@ use crate::core::{
     seam::{LogLevel, NotificationKind, Revision, ServerMethod},
 };
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, sync::Arc};
 
@@ -35,13 +35,78 @@ pub(super) fn answer(id: &[u8], outcome: &Result<Bytes, RpcError>) -> Bytes {
     line(&out)
 }
 
-/// `params` of a request with our number in place of the client's progress token, if it has one.
-pub(super) fn with_token(params: &Bytes, number: u64) -> Bytes {
+/// What a child is given in place of a client's progress token: the number of the call, and what nobody can guess.
+///
+/// Whatever else stands in a client's `params` reaches the child, and no two parsers agree on what a repeated or oddly spelled
+/// member means. A child may so be led to speak of any token a client likes; it must be none of another client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProgressToken {
+    pub(super) call: u64,
+    secret: u64,
+}
+
+impl ProgressToken {
+    /// One for this call.
+    pub(super) fn draw(call: u64) -> Self {
+        let secret = getrandom::u64().expect("Linux has random bytes once it has booted");
+        ProgressToken { call, secret }
+    }
+
+    /// Reads one, as a child wrote it.
+    pub(super) fn parse(written: &str) -> Option<Self> {
+        let (call, secret) = written.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
+        Some(ProgressToken { call: call.parse().ok()?, secret: u64::from_str_radix(secret, 16).ok()? })
+    }
+
+    fn json(self) -> String {
+        format!("\"{}-{:016x}\"", self.call, self.secret)
+    }
+}
+
+/// `params` of a request with our token in place of the client's, if it has one.
+pub(super) fn with_token(params: &Bytes, ours: ProgressToken) -> Bytes {
     let raw = serde_json::from_slice::<&RawValue>(params).ok();
     match Meta::of(raw).progress_token {
-        Some(token) => splice(params, token.get(), itoa::Buffer::new().format(number).as_bytes()),
+        Some(token) => splice(params, token.get(), ours.json().as_bytes()),
         None => params.clone(),
     }
+}
+
+/// What a client says of its progress with a request of a child.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Progress<'a> {
+    #[serde(borrow)]
+    progress_token: &'a RawValue,
+    #[serde(borrow)]
+    progress: &'a RawValue,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    total: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    message: Option<&'a RawValue>,
+}
+
+impl<'a> Progress<'a> {
+    /// Reads the params of a `notifications/progress`.
+    pub(super) fn read(params: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(params).ok()
+    }
+
+    /// The token as it is written.
+    pub(super) fn token(&self) -> &'a str {
+        self.progress_token.get()
+    }
+
+    /// The same and nothing else.
+    pub(super) fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("what was JSON is JSON")
+    }
+}
+
+/// The progress token of a request's params, as it is written there.
+pub(super) fn wanted_progress(params: &Bytes) -> Option<Bytes> {
+    let raw = serde_json::from_slice::<&RawValue>(params).ok();
+    Meta::of(raw).progress_token.map(|token| params.slice_ref(token.get().as_bytes()))
 }
 
 /// `params` of an `initialize` that ask for this revision.
@@ -225,16 +290,26 @@ mod tests {
         for (params, expected) in [
             (
                 r#"{"_meta":{"progressToken":"p\u0041"},"a":[1.0, 2e1]}"#,
-                r#"{"_meta":{"progressToken":7},"a":[1.0, 2e1]}"#,
+                r#"{"_meta":{"progressToken":"7-00000000000000ab"},"a":[1.0, 2e1]}"#,
             ),
             (
                 r#"{ "x":"progressToken" , "_meta" : { "progressToken" : 12 , "y":0 } }"#,
-                r#"{ "x":"progressToken" , "_meta" : { "progressToken" : 7 , "y":0 } }"#,
+                r#"{ "x":"progressToken" , "_meta" : { "progressToken" : "7-00000000000000ab" , "y":0 } }"#,
             ),
             (r#"{"_meta":{}}"#, r#"{"_meta":{}}"#),
             (r#"{"progressToken":3}"#, r#"{"progressToken":3}"#),
         ] {
-            assert_eq!(with_token(&bytes(params), 7), expected);
+            assert_eq!(with_token(&bytes(params), ProgressToken { call: 7, secret: 0xab }), expected);
+        }
+    }
+
+    #[test]
+    fn a_token_of_ours_is_known_again_and_no_other_is() {
+        let token = ProgressToken::draw(12);
+        assert_eq!(ProgressToken::parse(&token.json()), Some(token));
+        assert_ne!(ProgressToken::draw(12), token);
+        for other in ["12", "\"12\"", "\"12-\"", "\"-1\"", "\"x-1\"", "12-1", "\"1-10000000000000000\"", ""] {
+            assert_eq!(ProgressToken::parse(other), None, "{other}");
         }
     }
 

@@ -94,6 +94,14 @@ impl Authenticator {
         &self.resource
     }
 
+    /// How many tokens there are, where they are listed.
+    pub fn tokens_count(&self) -> Option<usize> {
+        match &self.scheme {
+            Scheme::Tokens(tokens) => Some(tokens.count()),
+            Scheme::Jwt(_) => None,
+        }
+    }
+
     /// Looks at a token from [`bearer`], whose digest is `digest`.
     ///
     /// # Errors

@@ -193,12 +193,18 @@ impl<'a> Head<'a> {
     /// What a POST must bring before its body is worth reading: a known expectation (417), JSON (415)
     /// without coding (415), and a form of reply it accepts (406).
     pub fn admit_post(&self) -> Result<Forms, Refusal> {
+        self.admit_json()?;
+        self.accept.forms()
+    }
+
+    /// The same for a POST whose reply says nothing.
+    pub fn admit_json(&self) -> Result<(), Refusal> {
         self.admit_expectation()?;
         if self.content_encoding == Coding::Unsupported {
             return Err(Refusal::unsupported_media("request bodies must come without Content-Encoding"));
         }
         match self.content_type {
-            ContentType::Json => self.accept.forms(),
+            ContentType::Json => Ok(()),
             ContentType::Absent | ContentType::Other => {
                 Err(Refusal::unsupported_media("Content-Type must be application/json"))
             }

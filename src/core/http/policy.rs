@@ -21,10 +21,36 @@ pub enum Binding {
     Network,
 }
 
+/// Whether HTTP+SSE of 2024-11-05 is served beside the endpoint (`--legacy-sse`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegacySse {
+    /// On [`SSE_PATH`] and [`MESSAGES_PATH`].
+    On,
+    /// There is nothing on those paths.
+    Off,
+}
+
+/// Where the stream of a session over HTTP+SSE is asked for.
+pub const SSE_PATH: &str = "/sse";
+/// Where its client sends its messages.
+pub const MESSAGES_PATH: &str = "/messages";
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// The endpoint, or `*`.
+    Endpoint,
+    /// [`SSE_PATH`]
+    Sse,
+    /// [`MESSAGES_PATH`], with the query.
+    Messages(&'a str),
+}
+
 /// The rules of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Policy {
     endpoint: Box<str>,
+    legacy_sse: LegacySse,
     binding: Binding,
     hosts: Vec<HostRule>,
     origins: Vec<OriginRule>,
@@ -126,6 +152,7 @@ impl Policy {
         }
         Ok(Policy {
             endpoint: endpoint.into(),
+            legacy_sse: LegacySse::Off,
             binding,
             hosts: hosts.iter().map(|host| HostRule::parse(host.as_ref())).collect::<Result<_, _>>()?,
             origins: origins
@@ -133,6 +160,11 @@ impl Policy {
                 .map(|origin| OriginRule::parse(origin.as_ref()))
                 .collect::<Result<_, _>>()?,
         })
+    }
+
+    /// The same, with or without HTTP+SSE. The endpoint keeps its path if it is one of the two.
+    pub fn with_legacy_sse(self, legacy_sse: LegacySse) -> Self {
+        Policy { legacy_sse, ..self }
     }
 
     /// The path of the MCP endpoint.
@@ -149,14 +181,20 @@ impl Policy {
         self.check_origin(head.origin)
     }
 
-    /// 404 unless the target is the endpoint, or `*`. Paths are compared byte by byte.
+    /// What the target is. Paths are compared byte by byte.
     ///
     /// # Errors
-    /// The 404.
-    pub fn locate(&self, target: Target<'_>) -> Result<(), Refusal> {
-        match target {
-            Target::Path { path, .. } if path != &*self.endpoint => Err(Refusal::not_found(&self.endpoint)),
-            Target::Path { .. } | Target::Asterisk => Ok(()),
+    /// 404 if it is nothing.
+    pub fn locate<'a>(&self, target: Target<'a>) -> Result<Place<'a>, Refusal> {
+        let (path, query) = match target {
+            Target::Path { path, query } => (path, query.unwrap_or_default()),
+            Target::Asterisk => return Ok(Place::Endpoint),
+        };
+        match (path, self.legacy_sse) {
+            _ if path == &*self.endpoint => Ok(Place::Endpoint),
+            (SSE_PATH, LegacySse::On) => Ok(Place::Sse),
+            (MESSAGES_PATH, LegacySse::On) => Ok(Place::Messages(query)),
+            (_, LegacySse::On | LegacySse::Off) => Err(Refusal::not_found(&self.endpoint)),
         }
     }
 

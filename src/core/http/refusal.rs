@@ -16,6 +16,8 @@ pub const ALLOW_ENDPOINT: &str = "GET, POST, DELETE, OPTIONS";
 /// `Allow` of the MCP endpoint towards a client of the sessionless era.
 pub const ALLOW_POST: &str = "POST, OPTIONS";
 
+/// `Allow` of the path on which streams of HTTP+SSE are asked for.
+pub const ALLOW_GET: &str = "GET, OPTIONS";
 /// `Allow` of what can only be read.
 pub const ALLOW_READ: &str = "GET, HEAD, OPTIONS";
 

@@ -126,3 +126,32 @@ export async function statusOf(url, method, sessionId) {
   await response.body?.cancel();
   return response.status;
 }
+
+/** Publishes a notification to everyone through the admin listener; returns what became of it. */
+export async function publish(admin, method, params) {
+  const response = await fetch(new URL('publish', admin), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ to: 'all', method, params }),
+  });
+  const counts = await response.json();
+  equal(response.status, 200, `publishing: ${JSON.stringify(counts)}`);
+  return counts;
+}
+
+/** The sum over all shards of a metric, named as without its shard. */
+export async function metric(admin, name) {
+  const text = await (await fetch(new URL('metrics', admin))).text();
+  const lines = text.split('\n').map(line => line.replace(/shard="\d+",?/, '').replace('{}', ''));
+  const values = lines.filter(line => line.startsWith(`${name} `)).map(line => Number(line.split(' ')[1]));
+  assert(values.length > 0, `there is no metric ${name}`);
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+/** Waits until the metric is `expected`. */
+export async function untilMetric(admin, name, expected) {
+  const end = Date.now() + 5_000;
+  for (let value; (value = await metric(admin, name)) !== expected; await pause(20)) {
+    assert(Date.now() < end, `${name}: ${value} instead of ${expected}`);
+  }
+}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import traceback
 import urllib.error
 import urllib.request
@@ -148,3 +149,30 @@ async def status_of(method, url, session_id, message=None):
             return error.code
 
     return await asyncio.to_thread(send)
+
+
+async def publish(admin, method):
+    """Publishes a notification to everyone through the admin listener; returns what became of it."""
+    body = json.dumps({"to": "all", "method": method}).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{admin}publish", data=body, headers=headers, method="POST")
+    return json.loads(await asyncio.to_thread(_read, request))
+
+
+async def until_metric(admin, name, expected):
+    """Waits until the sum over all shards of a metric, named as without its shard, is `expected`."""
+    end = asyncio.get_running_loop().time() + 5
+    while True:
+        text = (await asyncio.to_thread(_read, f"{admin}metrics")).decode()
+        lines = [re.sub(r'shard="\d+",?', "", line).replace("{}", "") for line in text.splitlines()]
+        values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name} ")]
+        assert values, f"there is no metric {name}"
+        if sum(values) == expected:
+            return
+        assert asyncio.get_running_loop().time() < end, f"{name}: {sum(values)} instead of {expected}"
+        await asyncio.sleep(0.02)
+
+
+def _read(request):
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return response.read()

@@ -35,6 +35,25 @@ async def run(adapter, url):
     return checks.finish()
 
 
+async def run_carried(adapter, url):
+    """What there is of it over HTTP+SSE, where the stream at `url` carries the session: nothing is resumed or deleted."""
+    checks = Checks(adapter.name)
+    async with AsyncExitStack() as stack:
+        main = Listening(adapter)
+        await checks.check("connect", main.connect(stack, url))
+        if main.client is None:
+            return checks.finish()
+        await checks.check("ping", main.client.send_ping())
+        await checks.check("list tools", list_tools(adapter, main))
+        await checks.check("call", call_tools(main.client))
+        await checks.check("unknown tool is an error", call_unknown(adapter, main))
+        await checks.check("progress", progress(main))
+        await checks.check("equal ids from two clients", equal_ids(adapter, url))
+        await checks.check("notifications arrive exactly once", notifications(main))
+        await checks.check("connect again", connect_again(adapter, url))
+    return checks.finish()
+
+
 class Listening:
     """A client and the methods of the notifications it heard."""
 

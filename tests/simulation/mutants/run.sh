@@ -2,6 +2,7 @@
 # Puts one deliberate fault after the other into a copy of the core and lets the simulation meet it.
 #
 #   tests/simulation/mutants/run.sh [NAME…]
+#   tests/simulation/mutants/run.sh --fit     only sees whether every patch still fits
 #
 # Prints a row per fault: its name, what the first failing seed complained of, and how many of the seeds failed
 # before the run was broken off. Ends with 1 if a fault was not caught or its patch does not fit any more.
@@ -13,6 +14,11 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT INT TERM
 cp -r "$root/Cargo.toml" "$root/Cargo.lock" "$root/src" "$root/tests" "$root/benches" "$root/loadtest" "$copy/"
 
+fit_only=
+if [ "${1:-}" = --fit ]; then
+    fit_only=yes
+    shift
+fi
 names=${*:-$(cd "$root/tests/simulation/mutants" && ls *.patch | sed 's/\.patch$//')}
 missed=0
 for name in $names; do
@@ -24,6 +30,7 @@ for name in $names; do
         missed=1
         continue
     fi
+    [ -z "$fit_only" ] || continue
     find "$copy/src" -newer "$patch" -name '*.rs' -exec touch {} +
     log=$copy/log
     if (cd "$copy" && RUST_BACKTRACE=0 CARGO_TARGET_DIR=$target cargo test --test simulation every_seed >"$log" 2>&1); then

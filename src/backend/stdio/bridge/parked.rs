@@ -6,7 +6,7 @@
 //!
 //! A question that is not answered in time is answered by us with an error, and the call cancelled.
 
-use super::{Bridge, ChildAsk, Client, ClientCall, Flight, Link, child_gone, failure, wire};
+use super::{Bridge, ChildAsk, Client, ClientCall, Flight, Link, Progress, child_gone, failure, wire};
 use crate::{
     backend::{
         rounds::{self, Answers, Round},
@@ -119,7 +119,8 @@ impl Bridge {
             self.give_up(oldest);
         }
         let due = Instant::now() + Duration::from_millis(self.ask_timeout_ms);
-        let (ticket, state) = self.lot.park(Waiting::With(child, id), &digest, due.into(), bytes);
+        let (ticket, state) =
+            self.lot.park(Waiting::With(child, id), alone.principal.clone(), &digest, due.into(), bytes);
         parked.ticket = ticket;
         let key = parked.call.key;
         self.by_call.remove(&key);
@@ -173,7 +174,9 @@ impl Bridge {
             return out.push(Tell::Respond(call.key, Err(child_gone())));
         };
         parked.call.key = call.key;
-        parked.call.token = call.progress_token;
+        // The child goes on with the token it was given.
+        let progress = parked.call.progress.take().zip(call.progress_token);
+        parked.call.progress = progress.map(|(Progress { ours, .. }, theirs)| Progress { theirs, ours });
         parked.call.alone = Some(alone);
         let Some((_, answer)) = answers.into_iter().find(|(name, _)| name == QUESTION) else {
             return self.park(child, id, parked, out);
