@@ -1022,6 +1022,25 @@ mod tests {
     }
 
     #[test]
+    fn http_sse_is_on_where_only_this_machine_can_reach_it() {
+        let on = |listen: &[&str], legacy_sse| {
+            let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
+            Config { listen, legacy_sse, ..Config::for_machine(&MACHINE) }.legacy_sse()
+        };
+        assert_eq!(on(&["127.0.0.1:1", "[::1]:1"], None), Switch::On);
+        assert_eq!(on(&["127.0.0.1:1", "0.0.0.0:1"], None), Switch::Off);
+        assert_eq!(on(&["0.0.0.0:1"], Some(Switch::On)), Switch::On);
+        assert_eq!(on(&["127.0.0.1:1"], Some(Switch::Off)), Switch::Off);
+        let mut config = Config { path: "/sse".parse().unwrap(), ..Config::for_machine(&MACHINE) };
+        assert!(config.clone().validated(&MACHINE).is_ok(), "the endpoint comes before a default");
+        config.legacy_sse = Some(Switch::On);
+        assert_eq!(
+            config.validated(&MACHINE).unwrap_err().to_string(),
+            "--legacy-sse on needs /sse and /messages for itself; --path /sse is one of them"
+        );
+    }
+
+    #[test]
     fn rules_are_named_when_broken() {
         assert_eq!(refusal(|config| config.write_timeout_ms = 0), "--write-timeout must be more than 0");
         assert_eq!(refusal(|config| config.sessions_max = 0), "--max-sessions must be more than 0");

@@ -32,6 +32,11 @@ reloadable! {
     "allow-origin" allow_origins,
     "max-connections" connections_max,
     "max-sessions" sessions_max,
+    "max-connections-per-address" quotas,
+    "max-sessions-per-client" quotas,
+    "max-streams-per-client" quotas,
+    "max-session-rate" quotas,
+    "memory-limit" memory_bytes_max,
     "session-idle-timeout" session_idle_timeout_ms,
     "handshake-timeout" handshake_timeout_ms,
     "request-timeout" request_timeout_ms,
@@ -43,6 +48,10 @@ reloadable! {
     "idle-timeout" idle_timeout_ms,
     "write-timeout" write_timeout_ms,
     "access-log-sample" access_log_sample,
+    "max-connections-per-address" quotas,
+    "max-sessions-per-client" quotas,
+    "max-streams-per-client" quotas,
+    "max-session-rate" quotas,
     "log-level" log_level,
 }
 
@@ -71,7 +80,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        config::{Machine, Verbosity},
+        config::{Machine, QuotaConfig, Verbosity},
         units::Fraction,
     };
 
@@ -104,6 +113,13 @@ mod tests {
             allow_origins: vec!["null".parse().unwrap()],
             connections_max: 7,
             sessions_max: 7,
+            quotas: QuotaConfig {
+                connections: Some(7),
+                sessions: Some(6),
+                streams: Some(6),
+                session_rate: Some(7),
+            },
+            memory_bytes_max: Some(7),
             session_idle_timeout_ms: 7,
             handshake_timeout_ms: 7,
             request_timeout_ms: 7,
@@ -114,6 +130,12 @@ mod tests {
             body_timeout_ms: 7,
             idle_timeout_ms: 7,
             write_timeout_ms: 7,
+            quotas: QuotaConfig {
+                connections: Some(7),
+                sessions: Some(7),
+                streams: Some(7),
+                session_rate: Some(7),
+            },
             access_log_sample: Fraction(7),
             log_level: Verbosity::Off,
             ..running.clone()

@@ -133,9 +133,12 @@ fn check_named(named: &Named) -> Result<(), Refusal> {
     }
 }
 
-/// The value of `sessionId`. Ids need no escapes, so none is undone.
+/// The value of `sessionId`, which must be there once: of two, a proxy might take the other. Ids need no escapes, so none is
+/// undone.
 fn session_of_query(query: &str) -> Option<&str> {
-    query.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
+    let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("sessionId="));
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
 }
 
 /// The first event: where to post to. Relative, so that it holds behind whatever name clients know.
@@ -396,6 +399,9 @@ mod tests {
         assert_eq!(session_of_query("sessionId="), Some(""));
         for absent in ["", "sessionid=a", "xsessionId=a", "a=sessionId=b", "sessionId"] {
             assert_eq!(session_of_query(absent), None, "{absent}");
+        }
+        for ambiguous in ["sessionId=a&sessionId=b", "sessionId=a&x&sessionId=a"] {
+            assert_eq!(session_of_query(ambiguous), None, "{ambiguous}");
         }
     }
 }

@@ -24,7 +24,7 @@ impl Refusal {
 
     pub(super) fn query_missing() -> Self {
         let message =
-            "sessionId is missing in the query: post to the URI that the stream's endpoint event named";
+            "sessionId must be in the query once: post to the URI that the stream's endpoint event named";
         Refusal::new(Status::BadRequest, message).with_code(SERVER_ERROR)
     }
 

@@ -1,7 +1,7 @@
 //! A session: everything the server knows about one client of a revision before 2026-07-28.
 //!
 //! Owns its streams, calls and queue through links; whatever ends a session ends them all, in one place
-//! ([`Shard::end_session`]). 120 bytes while idle. Invariant: the entry is in the table exactly as long as its id
+//! ([`Shard::end_session`]). 128 bytes while idle. Invariant: the entry is in the table exactly as long as its id
 //! is valid.
 
 use super::{
@@ -302,5 +302,15 @@ impl Shard {
     /// The session's streams, most recently attached first.
     pub(super) fn streams_of(&self, session: SessionSlot) -> impl Iterator<Item = StreamSlot> + '_ {
         std::iter::successors(self.sessions[session].streams, |stream| self.streams[*stream].older)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_session_takes_what_is_said_of_it() {
+        assert_eq!(size_of::<Session>(), 128);
     }
 }

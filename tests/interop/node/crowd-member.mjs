@@ -1,5 +1,5 @@
 // The TypeScript SDK's part of a crowd: clients of both eras that listen at one URL. Usage: node crowd-member.mjs URL COUNT
-// Says `ready` once all of them listen. Told `report`, prints what each heard, in order, and leaves.
+// Says `ready` once all of them listen. Told `report`, prints what each has heard, in order; leaves when its input ends.
 import { createInterface } from 'node:readline';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
@@ -12,10 +12,9 @@ for (let i = 0; i < Number(count); i++) {
 }
 console.log('ready');
 for await (const line of createInterface({ input: process.stdin })) {
-  if (line !== 'report') continue;
-  console.log(JSON.stringify(heard));
-  process.exit(0);
+  if (line === 'report') console.log(JSON.stringify(heard));
 }
+process.exit(0);
 
 /** A client that listens; what it hears is added to the array returned. */
 async function join(era) {
@@ -25,6 +24,6 @@ async function join(era) {
   client.fallbackNotificationHandler = async ({ method }) => void methods.push(method);
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   if (era === 'modern') await client.listen(EVERYTHING);
-  setInterval(() => client.callTool({ name: 'echo', arguments: { message: 'between' } }).catch(() => process.exit(1)), 200);
+  setInterval(() => client.callTool({ name: 'echo', arguments: { message: 'between' } }).catch(() => process.exit(1)), 500);
   return methods;
 }

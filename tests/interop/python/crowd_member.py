@@ -1,6 +1,6 @@
 """The Python SDK's part of a crowd: clients of both eras that listen at one URL. Usage: python crowd_member.py URL COUNT
 
-Says `ready` once all of them listen. Told `report`, prints what each heard, in order, and leaves.
+Says `ready` once all of them listen. Told `report`, prints what each has heard, in order; leaves when its input ends.
 """
 
 import asyncio
@@ -26,10 +26,9 @@ async def run(url, count):
                 heard[era].append(methods)
                 tasks.append(asyncio.create_task(keep_calling(client)))
         print("ready", flush=True)
-        while await asyncio.to_thread(sys.stdin.readline) != "report\n":
-            pass
-        assert not any(task.done() for task in tasks), "a client has stopped"
-        print(json.dumps(heard), flush=True)
+        while await asyncio.to_thread(sys.stdin.readline) == "report\n":
+            assert not any(task.done() for task in tasks), "a client has stopped"
+            print(json.dumps(heard), flush=True)
         # Leaving in order takes as long as each stream's keep-alive: the server copes with clients that do not.
         os._exit(0)
 
@@ -63,7 +62,7 @@ async def join_legacy(stack, url, _tasks):
 async def keep_calling(client):
     while True:
         await client.call_tool("echo", {"message": "between"})
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
 
 
 asyncio.run(run(sys.argv[1], int(sys.argv[2])))

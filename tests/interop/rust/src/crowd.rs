@@ -1,5 +1,5 @@
-//! This SDK's part of a crowd: says `ready` once all clients listen; told `report`, prints what each heard, in order, and
-//! leaves.
+//! This SDK's part of a crowd: says `ready` once all clients listen; told `report`, prints what each has heard, in order; leaves
+//! when its input ends.
 
 use crate::client::{Era, Heard, PROMPTS, RESOURCES, Running, TOOLS, call, connect, everything};
 use rmcp::model::ServerNotification;
@@ -20,10 +20,9 @@ pub async fn join(url: &str, count: usize) -> ExitCode {
         if line == "report" {
             let all = |clients: &[Heard]| clients.iter().map(Heard::all).collect::<Vec<_>>();
             println!("{}", serde_json::json!({ "modern": all(&modern), "legacy": all(&legacy) }));
-            std::process::exit(0);
         }
     }
-    ExitCode::FAILURE
+    ExitCode::SUCCESS
 }
 
 /// What a client hears on a listen stream.
@@ -53,7 +52,7 @@ fn keep_calling(client: Arc<Running>) {
         loop {
             let echo = call("echo", serde_json::json!({ "message": "between" }));
             client.call_tool(echo).await.expect("a call is answered");
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });
 }
