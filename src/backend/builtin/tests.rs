@@ -266,6 +266,23 @@ fn notify_sends_what_it_is_told_to() {
     }
 }
 
+#[test]
+fn a_request_without_a_session_has_nobody_of_its_own_to_notify() {
+    let mut rig = rig();
+    let params = r#"{"name":"notify","arguments":{"kind":"tools"}}"#;
+    rig.call_at(Revision::V2026_07_28, 0, "tools/call", Some(params));
+    let answer = rig.answer(0).unwrap();
+    assert_eq!(answer["isError"], true, "{answer}");
+    assert!(rig.take().is_empty(), "nothing was sent");
+    rig.call_at(
+        Revision::V2026_07_28,
+        1,
+        "tools/call",
+        Some(r#"{"name":"notify","arguments":{"kind":"tools","scope":"all"}}"#),
+    );
+    assert!(matches!(rig.take()[..], [Tell::Broadcast(_), Tell::Respond(_, Ok(_))]));
+}
+
 /// A runtime whose clock jumps to the next timer.
 fn paused() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()

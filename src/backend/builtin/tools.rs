@@ -150,13 +150,16 @@ fn notify(Notify { kind, scope }: Notify, context: &Context) -> Result<String, F
     let notification =
         kind.notification().ok_or_else(|| Failure::new("The message could not be written."))?;
     Ok(match scope {
+        Scope::Session if context.session().is_none() => {
+            return Err(Failure::new("This request belongs to no session. Use scope all."));
+        }
         Scope::Session => {
             context.notify_session(notification);
             format!("Sent {} to this session.", kind.method())
         }
         Scope::All => {
             context.notify_all(notification);
-            format!("Sent {} to all sessions.", kind.method())
+            format!("Sent {} to all who listen.", kind.method())
         }
     })
 }
