@@ -24,7 +24,7 @@ impl Sim {
         self.return_late();
     }
 
-    fn finish_work(&mut self) {
+    pub fn finish_work(&mut self) {
         self.settle();
         while !self.greeting.is_empty() {
             self.answer_greeting(0);

@@ -165,7 +165,7 @@ impl Request {
     fn hear(&mut self, m: u64) -> u64 {
         let place = self.expected.iter().position(|expected| expected.m == m);
         let index = place.unwrap_or_else(|| panic!("{m} was not asked for, or said before: {self:?}"));
-        let class = self.expected[index].class;
+        let Expected { class, may_join: joins, .. } = self.expected[index];
         assert!(!self.expected[index].is_over, "{m} is heard twice, or after what came later: {self:?}");
         let is_same = |expected: &Expected| expected.class == class && !expected.is_over;
         let first = self.expected.iter().position(is_same).expect("it is one itself");
@@ -173,6 +173,11 @@ impl Request {
         assert!(passed.is_none(), "{m} came before {passed:?}, which was said first");
         let mut merged = 0;
         for expected in self.expected[..=index].iter_mut().filter(|expected| is_same(expected)) {
+            // In the place of one before, what came between is still to come.
+            if expected.m != m && joins {
+                expected.is_optional = true;
+                continue;
+            }
             merged += u64::from(expected.m != m && !expected.is_optional);
             expected.is_over = true;
         }

@@ -399,8 +399,8 @@ impl Sim {
         for r in closed.into_iter().step_by(2) {
             self.answer_request(r);
         }
-        self.settle();
-        self.finish_requests();
+        // What waited behind them on their connections goes on.
+        self.finish_work();
         self.check_stateless_calm();
     }
 
