@@ -260,7 +260,7 @@ impl Sim {
         let Some(filter) = request.filter else { return };
         let (shard, key) = request.key.expect("the backend knows it");
         for walk in &self.stateless.walking[shard] {
-            request.expect(walk.m, walk.class, true, false);
+            request.expect(walk.m, walk.class, true, !walk.is_publication);
         }
         if !self.shards[shard].has_broadcasts() {
             request.expected.clear();
