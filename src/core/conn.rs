@@ -561,6 +561,7 @@ impl Shard {
             }
             State::Carrying(_) => Interest::HangUp,
             State::Streaming(stream) if self.streams[stream].via.is_get() => Interest::HangUp,
+            State::Exchanging(exchange) if self.exchanges[exchange].lasts() => Interest::HangUp,
             State::Waiting(_) | State::Streaming(_) | State::Exchanging(_) | State::Flushing(_) => {
                 Interest::Failure
             }

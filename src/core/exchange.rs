@@ -77,6 +77,11 @@ impl Exchange {
         !matches!(self.phase, Phase::Undecided(..))
     }
 
+    /// Whether it goes on until somebody ends it.
+    pub(super) fn lasts(&self) -> bool {
+        matches!(self.phase, Phase::Listening(_))
+    }
+
     /// Whether a subscription may answer it.
     pub(super) fn can_listen(&self) -> bool {
         self.purpose == Purpose::Listen

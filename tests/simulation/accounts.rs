@@ -16,6 +16,7 @@ impl Sim {
         self.fetch_the_rest();
         self.listen_everywhere();
         self.probe_every_session();
+        self.probe_listens();
         self.watch_keep_alives();
         self.check_calls();
         self.check_messages();
@@ -23,7 +24,7 @@ impl Sim {
         self.return_late();
     }
 
-    fn finish_work(&mut self) {
+    pub fn finish_work(&mut self) {
         self.settle();
         while !self.greeting.is_empty() {
             self.answer_greeting(0);
@@ -33,6 +34,7 @@ impl Sim {
             self.answer(0);
             self.settle();
         }
+        self.finish_requests();
     }
 
     /// Peers nobody hears of are given up by their TCP within its time-outs.
@@ -214,7 +216,7 @@ impl Sim {
                         note!(self, "session {session} misses {m}: {message:?}");
                         missing += 1;
                     }
-                    Class::Tools | Class::Resource(_) => {
+                    Class::Tools | Class::Prompts | Class::Resources | Class::Resource(_) => {
                         let same = model.inbox.values().filter(|other| other.class == message.class);
                         let told = same.flat_map(|other| &other.writes).any(|write| {
                             write.step >= message.step && self.arrived(std::slice::from_ref(write))

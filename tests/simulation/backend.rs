@@ -15,6 +15,7 @@ impl Sim {
     pub fn asked(&mut self, shard: usize, ask: Ask) {
         match ask {
             Ask::Call(call) if call.method.as_str() == "initialize" => self.greet(shard, call),
+            Ask::Call(call) if call.session.is_none() => self.asked_stateless(shard, &call),
             Ask::Call(call) => {
                 let key = call.session.expect("it was sent in a session");
                 let session = self.model.session_of_key(shard, key).expect("a session it knows");
@@ -28,6 +29,7 @@ impl Sim {
                 entry.called_step = self.step;
                 self.working.push((shard, call, n));
             }
+            Ask::Cancel(key) if self.cancelled_stateless(shard, key) => {}
             Ask::Cancel(key) => {
                 let is_it = |(at, call, _): &(usize, Call, u64)| *at == shard && call.key == key;
                 if let Some(index) = self.working.iter().position(is_it) {
@@ -287,16 +289,20 @@ impl Sim {
         let m = self.model.number();
         let shard = self.rng.below(self.shards.len());
         note!(self, "everyone is told {m} by shard {shard}");
-        self.model.broadcasts.insert(m, (self.step, self.now.ms));
-        self.expect_broadcast(shard, m);
+        self.model.broadcasts.insert(m, (Class::Other, self.step, self.now.ms));
+        self.expect_broadcast(shard, m, Class::Other);
         self.tell(shard, Tell::Broadcast(notification(Class::Other, m, "")));
     }
 
-    /// Every session the shard has by now is to get it.
-    pub fn expect_broadcast(&mut self, shard: usize, m: u64) {
+    /// Every session and listen stream that the shard has by now is to get it. Sessions have no resources here.
+    pub fn expect_broadcast(&mut self, shard: usize, m: u64, class: Class) {
+        self.expect_of_listeners(shard, m, class);
+        if matches!(class, Class::Resource(_)) {
+            return;
+        }
         for session in 0..self.model.sessions.len() {
             if self.model.sessions[session].shard == shard {
-                self.expect_one(session, m, Class::Other, Origin::Broadcast);
+                self.expect_one(session, m, class, Origin::Broadcast);
             }
         }
     }
@@ -307,7 +313,7 @@ impl Sim {
         self.model.sessions[session].inbox.insert(m, message);
     }
 
-    fn tell(&mut self, shard: usize, tell: Tell) {
+    pub fn tell(&mut self, shard: usize, tell: Tell) {
         self.shards[shard].tell(tell, self.now);
         self.shards[shard].check_invariants();
     }
@@ -322,13 +328,15 @@ pub enum Origin {
     Call,
 }
 
-fn notification(class: Class, m: u64, more: &str) -> Notification {
+pub fn notification(class: Class, m: u64, more: &str) -> Notification {
     let (kind, method) = match class {
         Class::Other => (NotificationKind::Other, "notifications/other"),
         Class::Log => (NotificationKind::Log(LogLevel::Info), "notifications/message"),
         Class::Progress => (NotificationKind::Progress, "notifications/progress"),
         Class::Request => unreachable!("requests are no notifications"),
         Class::Tools => (NotificationKind::ToolsListChanged, "notifications/tools/list_changed"),
+        Class::Prompts => (NotificationKind::PromptsListChanged, "notifications/prompts/list_changed"),
+        Class::Resources => (NotificationKind::ResourcesListChanged, "notifications/resources/list_changed"),
         Class::Resource(n) => {
             (NotificationKind::ResourceUpdated(format!("r{n}").into()), "notifications/resources/updated")
         }

@@ -252,8 +252,14 @@ impl Sim {
             return;
         }
         let socket = mine[self.rng.below(mine.len())];
-        let entry = &mut self.sockets[socket];
         let what = self.rng.weighted(&[25, 10, 25, 10, 15, 15]);
+        self.harm(socket, what);
+    }
+
+    /// Something of what clients and networks do to connections.
+    pub fn harm(&mut self, socket: usize, what: usize) {
+        let agent = self.sockets[socket].agent;
+        let entry = &mut self.sockets[socket];
         match what {
             0 => entry.peer = Peer::Closed,
             1 => entry.peer = Peer::WriteClosed,
@@ -346,7 +352,7 @@ impl Sim {
         self.send(socket, session, asked, &request);
     }
 
-    fn send(&mut self, socket: usize, session: Option<usize>, asked: Asked, request: &str) {
+    pub fn send(&mut self, socket: usize, session: Option<usize>, asked: Asked, request: &str) {
         self.step += 1;
         note!(self, "agent {} on socket {socket}: {asked:?}", self.sockets[socket].agent);
         self.sockets[socket].inbox.extend(request.as_bytes());
@@ -374,6 +380,10 @@ impl Sim {
         let agent = self.sockets[socket].agent;
         let Some(exchange) = self.sockets[socket].exchanges.get(item.exchange) else { return };
         let (asked, session) = (exchange.asked.clone(), exchange.session);
+        if let Asked::Stateless(_) = asked {
+            self.sockets[socket].exchanges[item.exchange].seen_over |= matches!(item.what, What::End);
+            return;
+        }
         match &item.what {
             What::Head(head) => match (&asked, head.status) {
                 (Asked::Initialize, 200) => {

@@ -5,8 +5,8 @@
 use super::{rng::Rng, scenario::roomy, wire::Reader};
 use bytes::BytesMut;
 use moorline::core::{
-    Ask, CallKey, ConnKey, Effect, Notification, NotificationKind, Now, ServerMethod, ServerRequest,
-    ServerRequestId, SessionKey, ShardId, Tell,
+    Ask, CallKey, ConnKey, Effect, Interest, Listening, Notification, NotificationKind, Now, ServerMethod,
+    ServerRequest, ServerRequestId, SessionKey, ShardId, Tell,
     census::Census,
     config::{CoreConfig, ListenerPolicy, Priming},
     jsonrpc,
@@ -435,4 +435,24 @@ fn what_was_taken_back_from_a_listener_is_written_when_it_is_promoted_again() {
     for word in ["one", "two", "three"] {
         assert_eq!(text.matches(word).count(), 1, "{word}: {text}");
     }
+}
+
+#[test]
+fn a_listen_stream_with_a_request_behind_it_notices_that_its_client_closes() {
+    let mut bench = Bench::new(CoreConfig { keep_alive_ms: 0, ..roomy(1) });
+    let conn = bench.connect();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let listen = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // Nobody reads the second one, so nobody reads the end of the input either.
+    bench.shard.received(conn, BytesMut::from(&*listen.repeat(2)), bench.now);
+    bench.pull();
+    let call = bench.calls.pop().unwrap();
+    bench.shard.tell(Tell::Listen(call, Listening::default()), bench.now);
+    bench.write(conn);
+    assert_eq!(bench.shard.interest(conn), Interest::HangUp);
+    bench.shard.half_closed(conn, 0, bench.now);
+    assert!(bench.write(conn).contains(": keepalive"), "it is asked whether it still reads");
 }

@@ -16,10 +16,12 @@ mod backend;
 mod client;
 mod found;
 mod model;
+mod requests;
 mod rng;
 mod scenario;
 mod sim;
 mod socket;
+mod stateless;
 mod wire;
 
 use sim::Sim;

@@ -8,7 +8,7 @@ use super::{
     socket::{Asked, Exchange, Socket},
     wire::{Block, Head, Id, Item, StreamName, What},
 };
-use moorline::core::{CallKey, Revision, SessionKey};
+use moorline::core::{CallKey, NotificationKind, Revision, SessionKey};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub struct Model {
     pub calls: BTreeMap<u64, Call>,
     /// Requests to clients, and whether the backend has its answer.
     pub asks: BTreeMap<u64, bool>,
-    /// When each broadcast was made.
-    pub broadcasts: BTreeMap<u64, (u64, u64)>,
+    /// What each broadcast says, and when it was made.
+    pub broadcasts: BTreeMap<u64, (Class, u64, u64)>,
     pub next_number: u64,
     /// Queues may overflow: what was to come may never.
     pub drops: bool,
@@ -59,6 +59,8 @@ pub enum Class {
     Log,
     Progress,
     Tools,
+    Prompts,
+    Resources,
     Resource(u8),
     /// A request of the server to the client.
     Request,
@@ -66,7 +68,20 @@ pub enum Class {
 
 impl Class {
     pub fn is_signal(self) -> bool {
-        matches!(self, Class::Tools | Class::Resource(_))
+        matches!(self, Class::Tools | Class::Prompts | Class::Resources | Class::Resource(_))
+    }
+
+    /// What a notification for everyone is.
+    pub fn of(kind: &NotificationKind) -> Self {
+        match kind {
+            NotificationKind::ToolsListChanged => Class::Tools,
+            NotificationKind::PromptsListChanged => Class::Prompts,
+            NotificationKind::ResourcesListChanged => Class::Resources,
+            NotificationKind::ResourceUpdated(uri) => Class::Resource(uri[1..].parse().expect("a number")),
+            NotificationKind::Progress => Class::Progress,
+            NotificationKind::Log(_) => Class::Log,
+            NotificationKind::Other => Class::Other,
+        }
     }
 }
 
@@ -84,7 +99,9 @@ pub struct Message {
 impl Session {
     /// A signal waits where the first that says the same was put: nothing said later comes before it.
     fn check_overtaken(&self, m: u64, step: u64) {
-        for (n, signal) in self.inbox.range(..m).filter(|(_, other)| other.class.is_signal()) {
+        // A broadcast comes by a session in its time.
+        let signals = self.inbox.range(..m).filter(|(_, other)| other.class.is_signal());
+        for (n, signal) in signals.filter(|(_, other)| other.origin != Origin::Broadcast) {
             if self.disturbed_step >= signal.step || signal.step >= step {
                 continue;
             }
@@ -256,6 +273,7 @@ impl Model {
             Asked::Cursor(_) => &[200, 404, 405],
             Asked::Delete => &[204, 404],
             Asked::Refusable(statuses) => statuses,
+            Asked::Stateless(_) => unreachable!("judged elsewhere"),
         };
         let crowded = head.status == 503
             && matches!(exchange.asked, Asked::Plain | Asked::Cursor(_))
@@ -593,11 +611,8 @@ impl Model {
         let is_request = self.asks.contains_key(&m);
         assert!(!in_call || is_request, "on the stream of its call and on a listener: {json}");
         // A broadcast may reach a session before the backend has heard of it.
-        if let Some((step, ms)) = self.broadcasts.get(&m) {
-            session
-                .inbox
-                .entry(m)
-                .or_insert_with(|| Message::new(Class::Other, *step, *ms, Origin::Broadcast));
+        if let Some((class, step, ms)) = self.broadcasts.get(&m) {
+            session.inbox.entry(m).or_insert_with(|| Message::new(*class, *step, *ms, Origin::Broadcast));
         }
         let message = session.inbox.get_mut(&m).unwrap_or_else(|| panic!("nobody said {json}"));
         let write = Write {

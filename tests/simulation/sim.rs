@@ -6,7 +6,8 @@
 
 use super::{
     client::Agent,
-    model::{Model, Moment},
+    model::{Class, Model, Moment},
+    requests::Stateless,
     rng::Rng,
     scenario::Scenario,
     socket::{Network, Peer, Place, Socket},
@@ -42,6 +43,7 @@ pub struct Sim {
     pub mail: VecDeque<Mail>,
     pub agents: Vec<Agent>,
     pub model: Model,
+    pub stateless: Stateless,
     /// Calls the backend works on, and those that are over but that it may still speak of.
     pub working: Vec<(usize, Call, u64)>,
     pub stale: Vec<(usize, Call, u64)>,
@@ -64,6 +66,12 @@ pub enum Mail {
         refusal: &'static [u8],
     },
     News {
+        to: usize,
+        announcement: Announcement,
+        m: u64,
+    },
+    /// From the admin interface.
+    Publication {
         to: usize,
         announcement: Announcement,
         m: u64,
@@ -98,11 +106,18 @@ pub(crate) use note;
 impl Sim {
     pub fn new(seed: u64, prints: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let scenario = Scenario::draw(&mut rng);
-        Sim::with(scenario, rng, prints)
+        let mut scenario = Scenario::draw(&mut rng);
+        // Seeds that had a meaning before there were clients without sessions keep it.
+        let is_on = seed % 7 < 3;
+        let mut own = Rng::new(seed ^ 0x2026_0728);
+        if is_on {
+            scenario.config.exchanges_max = own.pick(&[3, 1_000, 1_000, 1_000]);
+        }
+        let stateless = Stateless::new(own, is_on, scenario.config.shards.into());
+        Sim::with(scenario, rng, stateless, prints)
     }
 
-    pub fn with(scenario: Scenario, mut rng: Rng, prints: bool) -> Self {
+    pub fn with(scenario: Scenario, mut rng: Rng, stateless: Stateless, prints: bool) -> Self {
         let now = Now { ms: 1_000, unix_s: 1_790_000_000 };
         let census = Arc::new(Census::new());
         let config = Arc::new(scenario.config.clone());
@@ -127,6 +142,7 @@ impl Sim {
             mail: VecDeque::new(),
             agents,
             model: Model { drops, ..Model::default() },
+            stateless,
             working: Vec::new(),
             stale: Vec::new(),
             greeting: Vec::new(),
@@ -172,6 +188,7 @@ impl Sim {
             11 => self.backend_step(),
             _ => self.pass_time(),
         }
+        self.stateless_step();
         if self.rng.percent(3) {
             self.settle();
         }
@@ -279,7 +296,7 @@ impl Sim {
                     self.mail.push_back(Mail::News { to, announcement: announcement.clone(), m });
                 }
             }
-            Effect::Published(..) => unreachable!("nobody publishes here"),
+            Effect::Published(id, reach) => self.was_published(shard, id.0 as u64, reach),
         }
     }
 
@@ -379,6 +396,7 @@ impl Sim {
         let mut pieces: Vec<Piece> = Vec::new();
         self.shards[shard].fill(key, &mut pieces);
         if !pieces.is_empty() {
+            assert!(!self.sockets[socket].is_lost, "output for a connection that is lost");
             let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.as_slice().to_vec()).collect();
             note!(self, "socket {socket} is lent {} bytes", bytes.len());
             let entry = &mut self.sockets[socket];
@@ -394,6 +412,10 @@ impl Sim {
         let entry = &self.sockets[socket];
         let Some(bytes) = &entry.in_flight else { return };
         let mut count = bytes.len().min(entry.room());
+        // Where nobody watches for the end of a connection, a write that fails tells.
+        if self.stateless.is_on && self.is_given_up(entry) {
+            return;
+        }
         if entry.peer == Peer::Reset || count == 0 || entry.ending.is_some() {
             return;
         }
@@ -419,8 +441,13 @@ impl Sim {
         self.trace.mix(&bytes);
         while let Some(item) = self.sockets[socket].reader.items.pop_front() {
             note!(self, "socket {socket} exchange {} .. {}: {}", item.exchange, item.end, item.what);
-            let moment = self.moment();
-            self.model.written(socket, &mut self.sockets, &item, moment);
+            match self.request_of(socket, item.exchange).filter(|_| !self.sockets[socket].refused) {
+                Some(request) => self.written_stateless(request, &item),
+                None => {
+                    let moment = self.moment();
+                    self.model.written(socket, &mut self.sockets, &item, moment);
+                }
+            }
             self.sockets[socket].on_the_way.push_back(item);
         }
     }
@@ -464,7 +491,7 @@ impl Sim {
         }
         let key = entry.key;
         let interest = self.shards[shard].interest(key);
-        let given_up = entry.unacked() > 0 && self.now.ms - entry.progress_ms >= USER_TIMEOUT_MS;
+        let given_up = self.is_given_up(entry);
         let is_black = entry.network == Network::Black;
         let is_dead = entry.peer == Peer::Reset
             || given_up
@@ -490,6 +517,11 @@ impl Sim {
             self.shards[shard].half_closed(key, unacked, self.now);
             self.check(shard);
         }
+    }
+
+    /// The kernel has given up on what was not acknowledged.
+    fn is_given_up(&self, socket: &Socket) -> bool {
+        socket.unacked() > 0 && self.now.ms - socket.progress_ms >= USER_TIMEOUT_MS
     }
 
     /// The shell is done with a connection it was asked to end.
@@ -544,8 +576,12 @@ impl Sim {
                 self.check(to);
             }
             Mail::News { to, announcement, m } => {
-                self.expect_broadcast(to, m);
+                self.expect_broadcast(to, m, Class::of(&announcement.kind));
                 self.shards[to].broadcast(announcement);
+                self.check(to);
+            }
+            Mail::Publication { to, announcement, m } => {
+                self.begin_publication(to, announcement, m);
                 self.check(to);
             }
         }
@@ -627,6 +663,7 @@ impl Sim {
                 busy |= self.state_of(socket) != before;
             }
             if !busy {
+                self.check_stateless_ends();
                 return;
             }
         }
@@ -634,7 +671,7 @@ impl Sim {
     }
 
     #[allow(clippy::type_complexity, reason = "only compared")]
-    fn state_of(&self, socket: usize) -> (u64, u64, u64, usize, bool, bool, bool, Option<usize>) {
+    fn state_of(&self, socket: usize) -> (u64, u64, u64, usize, bool, bool, bool, bool, Option<usize>) {
         let entry = &self.sockets[socket];
         (
             entry.sent,
@@ -644,6 +681,8 @@ impl Sim {
             entry.is_closed(),
             entry.eof_seen,
             entry.half_close_reported,
+            // Among clients of sessions alone nobody asks so exactly.
+            entry.is_lost && self.stateless.is_on,
             entry.in_flight.as_ref().map(Vec::len),
         )
     }
@@ -695,6 +734,7 @@ impl Sim {
                 shard.drain(0, self.now);
             }
             self.settle();
+            self.check_drained_listens();
         }
         for socket in &mut self.sockets {
             if socket.peer == Peer::Open || socket.peer == Peer::WriteClosed {
@@ -710,6 +750,7 @@ impl Sim {
             assert_eq!(shard.next_deadline_ms(), None);
         }
         assert_eq!((self.census.connections(), self.census.sessions()), (0, 0), "somebody is still counted");
+        self.check_stateless_over();
         for (m, answered) in &self.model.asks {
             assert!(answered, "request {m} was never answered to the backend");
         }

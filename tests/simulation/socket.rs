@@ -51,6 +51,8 @@ pub enum Asked {
     /// A GET with this cursor.
     Cursor(String),
     Delete,
+    /// A request without a session, by its number.
+    Stateless(usize),
     /// Something that has to be refused with one of these.
     Refusable(&'static [u16]),
 }
