@@ -623,6 +623,7 @@ mod tests {
             let changed: Vec<_> = change.unwrap().into_iter().map(|(name, _)| name).collect();
             // The defaults of some depend on others.
             let expected: &[&str] = match flag {
+                "listen" => &["listen", "legacy-sse"],
                 "shards" => &["shards", "max-connections", "max-connections-per-address", "children"],
                 "max-connections" => &["max-connections", "max-connections-per-address"],
                 "max-sessions" => &["max-sessions-per-client", "max-streams-per-client", "max-sessions"],
