@@ -108,7 +108,7 @@ impl Sim {
         let mut rng = Rng::new(seed);
         let mut scenario = Scenario::draw(&mut rng);
         // Seeds that had a meaning before there were clients without sessions keep it.
-        let is_on = seed % 7 < 3;
+        let is_on = seed % 7 < 3 && std::env::var_os("MOORLINE_WITH_SESSIONS_ONLY").is_none();
         let mut own = Rng::new(seed ^ 0x2026_0728);
         if is_on {
             scenario.config.exchanges_max = own.pick(&[3, 1_000, 1_000, 1_000]);
