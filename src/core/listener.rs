@@ -495,6 +495,10 @@ impl Shard {
         if primary == stream {
             return;
         }
+        // What it was doubted with it may have gone on to write from its own log: only one of the two may write it now.
+        if self.streams[stream].log.is_some() && self.retract_stream(stream, now).is_some() {
+            self.demote(stream);
+        }
         self.release_claims(stream, now);
         if self.return_unacked(stream, now) {
             self.pump_stream(primary, now);

@@ -421,6 +421,24 @@ fn an_older_cursor_takes_nothing_back() {
 }
 
 #[test]
+fn a_listener_that_was_taken_over_does_not_go_on_with_what_moves() {
+    let mut bench = Bench::new(CoreConfig { listener_policy: ListenerPolicy::Latest, ..roomy(1) });
+    let first = bench.get("");
+    let begin = Bench::ids(&bench.write(first))[0].to_owned();
+    bench.announce(NotificationKind::Other, &"x".repeat(17_000));
+    bench.announce(NotificationKind::Other, "two");
+    bench.write(first);
+    let second = bench.get(&format!("Last-Event-ID: {begin}\r\n"));
+    let lent = bench.lend(second);
+    assert!(lent.contains("xxx") && !lent.contains("two"), "there is no room for the second yet");
+    let third = bench.get("");
+    bench.shard.wrote(second, lent.len(), bench.now);
+    bench.shard.unacknowledged(second, lent.len(), bench.now);
+    let text = bench.write(second) + &bench.write(third);
+    assert_eq!(text.matches("two").count(), 1, "{text}");
+}
+
+#[test]
 fn what_was_taken_back_from_a_listener_is_written_when_it_is_promoted_again() {
     let mut bench = Bench::new(CoreConfig { listener_policy: ListenerPolicy::Latest, ..roomy(1) });
     let first = bench.get("");

@@ -400,7 +400,7 @@ impl Sim {
             let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.as_slice().to_vec()).collect();
             note!(self, "socket {socket} is lent {} bytes", bytes.len());
             let entry = &mut self.sockets[socket];
-            entry.lent.push((entry.sent + bytes.len() as u64, self.step));
+            entry.lend(entry.sent + bytes.len() as u64, self.step);
             entry.in_flight = Some(bytes);
         }
         self.check(shard);

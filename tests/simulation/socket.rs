@@ -176,6 +176,14 @@ impl Socket {
         (self.sent - self.acked) as usize
     }
 
+    /// The kernel is given everything up to `until`. What it was given before and did not take may have been taken back.
+    pub fn lend(&mut self, until: u64, step: u64) {
+        for (end, _) in self.lent.iter_mut().rev().take_while(|(end, _)| *end > until) {
+            *end = until;
+        }
+        self.lent.push((until, step));
+    }
+
     /// When the byte at this offset was first given to the kernel: from then on it could not be taken back.
     pub fn lent_step(&self, offset: u64) -> u64 {
         self.lent.iter().find(|(until, _)| *until > offset).expect("what is written was lent").1
