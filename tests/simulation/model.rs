@@ -686,9 +686,13 @@ impl Model {
         };
         let repeated = message.class.is_signal()
             && message.writes.iter().any(|former| {
+                // A half-close ends a listener's stream there, and with it what is known of it by then.
+                let over = sockets[former.socket].half_closed_step.unwrap_or(u64::MAX);
                 (former.stream, former.sequence) == key
                     && sockets[former.socket].reports.iter().any(|(step, offset)| {
-                        (former.step..moved_on(former.step)).contains(step) && *offset >= former.end
+                        (former.step..moved_on(former.step)).contains(step)
+                            && *step <= over
+                            && *offset >= former.end
                     })
             });
         assert!(!repeated, "a signal that arrived was replayed: {m}");

@@ -510,8 +510,8 @@ impl Sim {
             Interest::HangUp => true,
             Interest::Failure | Interest::Nothing => false,
         };
-        if closed && noticed && !entry.half_close_reported && !is_black {
-            self.sockets[socket].half_close_reported = true;
+        if closed && noticed && entry.half_closed_step.is_none() && !is_black {
+            self.sockets[socket].half_closed_step = Some(self.step);
             let unacked = self.evidence(socket);
             note!(self, "socket {socket} is half closed");
             self.shards[shard].half_closed(key, unacked, self.now);
@@ -680,7 +680,7 @@ impl Sim {
             entry.inbox.len(),
             entry.is_closed(),
             entry.eof_seen,
-            entry.half_close_reported,
+            entry.half_closed_step.is_some(),
             // Among clients of sessions alone nobody asks so exactly.
             entry.is_lost && self.stateless.is_on,
             entry.in_flight.as_ref().map(Vec::len),

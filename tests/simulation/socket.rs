@@ -124,7 +124,8 @@ pub struct Socket {
     pub window: usize,
     pub network: Network,
     pub peer: Peer,
-    pub half_close_reported: bool,
+    /// When the shard was told that its client sends nothing more.
+    pub half_closed_step: Option<u64>,
     pub ending: Option<Ending>,
     /// The last acknowledgement, or the first byte after everything was acknowledged.
     pub progress_ms: u64,
@@ -158,7 +159,7 @@ impl Socket {
             window: 64 * 1024,
             network: Network::Fine,
             peer: Peer::Open,
-            half_close_reported: false,
+            half_closed_step: None,
             ending: None,
             progress_ms: now_ms,
             written_ms: now_ms,

@@ -58,8 +58,13 @@ impl Behind {
         until(&format!("{count} processes"), || self.processes().len() == count);
     }
 
+    /// Waits until none of the server's children is a zombie. Each is one for a moment between its end and its burial.
+    pub(crate) fn until_all_reaped(&self) {
+        until("all are reaped", || self.zombies() == 0);
+    }
+
     /// Zombies among the children of the server: processes that it has not reaped.
-    pub(crate) fn zombies(&self) -> usize {
+    fn zombies(&self) -> usize {
         let server = self.server.id().to_string();
         let processes = fs::read_dir("/proc").expect("there is a /proc").flatten();
         let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());

@@ -19,7 +19,7 @@ fn a_child_that_wants_to_stay_is_killed_when_its_grace_is_over() {
     assert_eq!(session.delete(), 204);
     behind.until_processes(0);
     assert!(start.elapsed() > Duration::from_millis(900), "it had its grace: {:?}", start.elapsed());
-    until("it is reaped", || behind.zombies() == 0);
+    behind.until_all_reaped();
     behind.stop();
 }
 
@@ -62,7 +62,7 @@ fn killing_the_wrapper_kills_what_it_wrapped() {
     kill_process(shell, Signal::KILL).expect("it runs");
     behind.until_processes(0);
     until("the session is over", || session.ping_status() == 404);
-    until("it is reaped", || behind.zombies() == 0);
+    behind.until_all_reaped();
     behind.stop();
 }
 
@@ -83,7 +83,7 @@ fn many_sessions_behind_a_shell_leave_nothing() {
         .collect();
     workers.into_iter().for_each(|worker| worker.join().expect("no worker fails"));
     behind.until_processes(0);
-    until("all are reaped", || behind.zombies() == 0);
+    behind.until_all_reaped();
     behind.stop();
 }
 

@@ -25,7 +25,7 @@ fn each_session_has_a_child_of_its_own_that_ends_with_it() {
         assert_eq!(session.delete(), 204);
         behind.until_processes(3 - index);
     }
-    assert_eq!(behind.zombies(), 0);
+    behind.until_all_reaped();
     behind.stop();
 }
 
@@ -38,7 +38,7 @@ fn sessions_that_come_and_go_leave_nothing() {
         assert_eq!(session.delete(), 204);
         behind.until_processes(0);
     }
-    assert_eq!(behind.zombies(), 0);
+    behind.until_all_reaped();
     behind.stop();
 }
 
