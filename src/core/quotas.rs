@@ -120,43 +120,46 @@ impl Shard {
     /// # Errors
     /// 429 if they have as many as one client may, or begin them too fast.
     pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Option<Account>, Refusal> {
-        let (quotas, ledger) = (self.config.quotas, self.census.ledger());
-        let name = self.principal_of_conn(conn).map(|principal| self.access.name(principal));
-        let source = self.conns[conn].source;
-        let locality = if name.is_some() { Locality::Elsewhere } else { source.locality };
-        let (max, rate) = (quotas.sessions.max_for(locality), quotas.session_rate);
-        let outcome = match (name, source.account) {
-            (Some(name), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
-                let client = Client::Principal(name.name());
-                let in_time =
-                    || if rate.counts(locality) { ledger.pace(client, rate.pace(), now.ms) } else { Ok(()) };
-                ledger.enter(client, Item::Session, max).map_err(|Full| Over::Sessions).and_then(|account| {
-                    in_time().map_err(|Full| {
-                        ledger.leave(account, Item::Session);
-                        Over::Rate
-                    })?;
-                    Ok(Some(account))
-                })
+        let entered = self.enter_client(conn, Item::Session, |quotas| quotas.sessions);
+        let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
+            let Some(account) = account else { return Ok(None) };
+            let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
+            if rate.counts(self.locality(conn)) && ledger.pace_in(account, rate.pace(), now.ms) == Err(Full) {
+                ledger.leave(account, Item::Session);
+                return Err(Over::Rate);
             }
-            (None, Some(account)) => {
-                let in_time = || {
-                    if rate.counts(locality) { ledger.pace_in(account, rate.pace(), now.ms) } else { Ok(()) }
-                };
-                let entered = ledger.enter_in(account, Item::Session, max).map_err(|Full| Over::Sessions);
-                entered.and_then(|()| {
-                    in_time().map_err(|Full| {
-                        ledger.leave(account, Item::Session);
-                        Over::Rate
-                    })?;
-                    Ok(Some(account))
-                })
-            }
-            (Some(_) | None, _) => Ok(None),
-        };
+            Ok(Some(account))
+        });
         outcome.map_err(|over| {
             self.counters.clients_over_quota += 1;
             over.refusal()
         })
+    }
+
+    /// Counts an `item` of whoever is at this connection, if anybody counts.
+    fn enter_client(
+        &self,
+        conn: ConnSlot,
+        item: Item,
+        quota: impl Fn(&Quotas) -> Quota,
+    ) -> Result<Option<Account>, Full> {
+        let (quotas, ledger, locality) = (&self.config.quotas, self.census.ledger(), self.locality(conn));
+        let max = quota(quotas).max_for(locality);
+        match (self.principal_of_conn(conn), self.conns[conn].source.account) {
+            (Some(principal), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
+                ledger.enter(Client::Principal(self.access.name(principal).name()), item, max).map(Some)
+            }
+            (None, Some(account)) => ledger.enter_in(account, item, max).map(|()| Some(account)),
+            (Some(_) | None, _) => Ok(None),
+        }
+    }
+
+    /// Whoever has proved who they are counts as from elsewhere.
+    fn locality(&self, conn: ConnSlot) -> Locality {
+        match self.principal_of_conn(conn) {
+            Some(_) => Locality::Elsewhere,
+            None => self.conns[conn].source.locality,
+        }
     }
 
     /// A session counted in this account is no more.
@@ -198,18 +201,7 @@ impl Shard {
     /// 429 if they have as many streams as one client may, and 503 while memory is short.
     pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Option<Account>, Refusal> {
         self.check_memory()?;
-        let (quotas, ledger) = (self.config.quotas, self.census.ledger());
-        let name = self.principal_of_conn(conn).map(|principal| self.access.name(principal));
-        let source = self.conns[conn].source;
-        let locality = if name.is_some() { Locality::Elsewhere } else { source.locality };
-        let max = quotas.streams.max_for(locality);
-        let entered = match (name, source.account) {
-            (Some(name), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
-                ledger.enter(Client::Principal(name.name()), Item::Stream, max).map(Some)
-            }
-            (None, Some(account)) => ledger.enter_in(account, Item::Stream, max).map(|()| Some(account)),
-            (Some(_) | None, _) => Ok(None),
-        };
+        let entered = self.enter_client(conn, Item::Stream, |quotas| quotas.streams);
         entered.map_err(|Full| {
             self.counters.clients_over_quota += 1;
             Over::Streams.refusal()
