@@ -291,7 +291,7 @@ fn a_child_killed_under_load_costs_its_calls_and_nothing_else() {
         let (good, bad) = worker.join().expect("no worker fails");
         assert!(good > 0 && bad > 0, "{good} good, {bad} bad");
     }
-    assert_eq!(behind.processes().len(), 1);
+    behind.until_processes(1);
     behind.until_all_reaped();
     behind.stop();
 }
