@@ -15,6 +15,7 @@ use super::{
     conn::Conn,
     counters::Counters,
     drain::Drain,
+    eviction::Ages,
     exchange::Exchange,
     http::DateText,
     ids::Generations,
@@ -38,7 +39,7 @@ use super::{
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     net::{IpAddr, Ipv4Addr},
     rc::Rc,
@@ -59,6 +60,8 @@ pub struct Shard {
     pub(super) sessions: Table<SessionSlot, Session>,
     pub(super) streams: Table<StreamSlot, Stream>,
     pub(super) attached: Attached,
+    /// Of the sessions, by slot, that have had too many events.
+    pub(super) ages: BTreeMap<u32, Ages>,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
@@ -242,6 +245,7 @@ impl Shard {
             sessions: Table::with_capacity(sessions),
             streams: Table::with_capacity(conns),
             attached: Attached::default(),
+            ages: BTreeMap::new(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             exchanges: Table::with_capacity(conns),
