@@ -20,6 +20,8 @@ impl Shard {
         for (session, _) in self.sessions.iter() {
             self.check_session(session);
         }
+        let overflowed = |number: &u32| self.sessions.at(*number as usize).is_some();
+        assert!(self.ages.keys().all(overflowed), "an order of events ends with its session");
         for (stream, _) in self.streams.iter() {
             self.check_stream(stream);
         }
@@ -63,6 +65,7 @@ impl Shard {
         assert_eq!(events().count(), entry.replay_events as usize, "events kept for replay are counted");
         let bytes: usize = events().map(|event| event.message.payload.len()).sum();
         assert_eq!(bytes, entry.replay_bytes as usize, "bytes kept for replay are counted");
+        self.check_ages(session);
         let is_attached = |stream: StreamSlot| {
             streams.contains(&stream) && self.streams[stream].attachment != Attachment::None
         };

@@ -18,6 +18,7 @@ mod conn;
 pub mod counters;
 mod drain;
 mod era;
+mod eviction;
 mod exchange;
 pub mod http;
 pub mod ids;

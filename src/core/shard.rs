@@ -15,6 +15,7 @@ use super::{
     conn::Conn,
     counters::Counters,
     drain::Drain,
+    eviction::Ages,
     exchange::Exchange,
     http::DateText,
     ids::Generations,
@@ -39,7 +40,7 @@ use super::{
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     net::{IpAddr, Ipv4Addr},
     rc::Rc,
@@ -60,6 +61,8 @@ pub struct Shard {
     pub(super) sessions: Table<SessionSlot, Session>,
     pub(super) streams: Table<StreamSlot, Stream>,
     pub(super) attached: Attached,
+    /// Of the sessions, by slot, that have had too many events.
+    pub(super) ages: BTreeMap<u32, Ages>,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
@@ -246,6 +249,7 @@ impl Shard {
             sessions: Table::with_capacity(sessions),
             streams: Table::with_capacity(conns),
             attached: Attached::default(),
+            ages: BTreeMap::new(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             exchanges: Table::with_capacity(conns),
