@@ -527,9 +527,11 @@ impl Shard {
     pub(super) fn read_interest(&self, conn: ConnSlot) -> Interest {
         let entry = &self.conns[conn];
         match entry.state {
-            State::Closing(_) | State::Moving(..) => Interest::Nothing,
+            State::Closing(_) => Interest::Nothing,
+            // Nothing is written while evidence is awaited, so only this tells that the peer is gone.
+            _ if self.is_held(conn) => Interest::Failure,
+            State::Moving(..) => Interest::Nothing,
             _ if entry.peer == Peer::Silent => Interest::Nothing,
-            State::Idle if self.is_held(conn) => Interest::Failure,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
             State::Waiting(_)

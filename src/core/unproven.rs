@@ -115,6 +115,10 @@ impl Shard {
         if let Some(unproven) = &mut self.conns[conn].unproven {
             unproven.replies.retain(|reply| !matches!(reply.kept, Kept::Stream(other) if other == stream));
         }
+        if self.is_held(conn) {
+            // What waited for it goes on with the answer.
+            self.effects.push_back(Effect::Measure(self.conn_key(conn)));
+        }
         self.recycle_unproven(conn);
     }
 
@@ -187,10 +191,15 @@ impl Shard {
         }
     }
 
-    /// Whether a request waits for evidence of what was written before it.
+    /// Whether the next request, or the move to another shard, waits for evidence of what was written before.
     pub(super) fn is_held(&self, conn: ConnSlot) -> bool {
         let entry = &self.conns[conn];
-        matches!(entry.state, State::Idle) && self.has_input(conn) && entry.unproven.is_some()
+        let waits = match entry.state {
+            State::Moving(..) => true,
+            State::Idle => self.has_input(conn),
+            _ => false,
+        };
+        waits && entry.unproven.is_some()
     }
 
     /// When the kernel is to be asked about this connection.
@@ -199,11 +208,7 @@ impl Shard {
     }
 
     pub(super) fn ask_for_evidence(&mut self, conn: ConnSlot, now: Now) {
-        let wait_ms = match self.conns[conn].state {
-            State::Moving(..) => ACK_RECHECK_MS,
-            _ if self.is_held(conn) => ACK_RECHECK_MS,
-            _ => ACK_CHECK_MS,
-        };
+        let wait_ms = if self.is_held(conn) { ACK_RECHECK_MS } else { ACK_CHECK_MS };
         let key = self.conn_key(conn);
         if let Some(unproven) = &mut self.conns[conn].unproven {
             unproven.check_ms = now.ms + wait_ms;

@@ -8,7 +8,7 @@ use crate::world::{
     stateless::stateless,
 };
 use moorline::core::{
-    ConnKey, Effect, Ending,
+    ConnKey, Effect, Ending, Interest,
     config::{CoreConfig, StatelessHome},
 };
 use moorline::limits::ACK_RECHECK_MS;
@@ -209,6 +209,25 @@ fn a_connection_moves_when_what_was_written_on_it_has_arrived() {
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
     assert_eq!(world.responses(client).len(), 2);
+}
+
+#[test]
+fn a_connection_moves_when_the_session_ends_for_whose_reply_it_waited() {
+    let mut world = World::with(config(2));
+    let (here, there) = (world.open_on(0, "2025-11-25"), world.open_on(1, "2025-06-18"));
+    let client = world.connect_to(0);
+    world.hold(client);
+    let (mine, yours) = (world.session_field(here), world.session_field(there));
+    world.send(client, post(&mine, &request("1", "tools/call")));
+    let (shard, call) = world.take_call();
+    world.progress(shard, call.key, 1);
+    world.answer(shard, call.key, "{}");
+    world.send(client, post(&yours, &request("2", "tools/call")));
+    assert_eq!(world.client(client).moves, 0);
+    assert_eq!(world.interest(client), Interest::Failure, "only its end would tell that the peer is gone");
+    let other = world.join_on(here, 0);
+    world.send(other, bodiless("DELETE", &mine));
+    assert_eq!(world.client(client).moves, 1);
 }
 
 #[test]
