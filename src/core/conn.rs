@@ -336,7 +336,7 @@ impl Shard {
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }
-        self.access.release(entry.credential);
+        self.release_credential(entry.credential);
         entry
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
-//! connection is accepted or ends, a session begins or ends, a GET stream is attached or left: never by a request on a kept
-//! connection, nor by keep-alives.
+//! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left:
+//! never by a request on a kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
 //! are exact: nobody is refused for what another one has. About 60 bytes per client. Locks are of one stripe of many, held

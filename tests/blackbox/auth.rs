@@ -205,6 +205,38 @@ fn a_publication_can_be_for_a_principal() {
 }
 
 #[test]
+fn a_principal_has_its_share_of_connections_and_sighup_changes_it() {
+    let mut tokens = Tokens::new();
+    let (alice, bob) = (tokens.add("alice"), tokens.add("bob"));
+    tokens.save();
+    let settings = tokens.directory.path().join("moorline.toml");
+    fs::write(&settings, "max-connections-per-principal = 2\n").unwrap();
+    let server = start(&tokens, &["--shards", "2", "--config", settings.to_str().unwrap()]);
+    let session = open(&server, &alice);
+    let fields = session + &bearer(&alice);
+    // What is kept open, and how many others were answered.
+    let held = || {
+        let mut kept = Vec::new();
+        for _ in 0..8 {
+            let mut connection = server.connect();
+            let reply = send(&mut connection, "POST", &fields, PING);
+            match reply.status() {
+                200 => kept.push(connection),
+                429 => assert!(reply.head.closes() && reply.head.field("retry-after").is_some()),
+                other => panic!("{other}"),
+            }
+        }
+        kept.len()
+    };
+    until("she has two at a time", || held() == 2);
+    assert_eq!(send(&mut server.connect(), "POST", &bearer(&bob), INITIALIZE).status(), 200);
+    fs::write(&settings, "max-connections-per-principal = 5\n").unwrap();
+    server.signal(Signal::HUP);
+    until("the log says so", || server.log().contains("max-connections-per-principal 2 -> 5"));
+    until("she has five", || held() == 5);
+}
+
+#[test]
 fn other_machines_get_in_unknown_only_if_that_was_meant() {
     let mut child = command(&["--listen", "0.0.0.0:0"]).stderr(std::process::Stdio::null()).spawn().unwrap();
     assert_eq!(exit_within(&mut child, Duration::from_secs(10)).code(), Some(2));
