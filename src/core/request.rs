@@ -124,7 +124,7 @@ pub(super) struct Request {
     pub(super) wire: Wire,
     decoder: Decoder,
     body: BytesMut,
-    /// What is set aside for the body, if it has one.
+    /// What is counted of the body, if it has one.
     pub(super) charge: Option<Charge>,
 }
 
@@ -237,7 +237,7 @@ impl Shard {
             }
             Ok(Verdict::Post(mut request, expect)) => {
                 input.advance(consumed);
-                let progress = request.decode(&mut input);
+                let progress = self.take_body(&mut request, &mut input);
                 self.keep_input(conn, input);
                 if let Ok(None) = progress {
                     self.invite_body(conn, &request, expect, now);
