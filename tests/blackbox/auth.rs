@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
 /// A file of tokens, and the tokens.
@@ -54,7 +54,7 @@ impl Tokens {
     }
 }
 
-fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> Response {
+pub(crate) fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> Response {
     let length = body.len();
     connection.send(format!(
         "{method} /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
@@ -62,23 +62,23 @@ fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> 
     connection.response(method)
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
 /// The field that names a new session of whoever has the token.
-fn open(server: &Server, token: &str) -> String {
+pub(crate) fn open(server: &Server, token: &str) -> String {
     let reply = send(&mut server.connect(), "POST", &bearer(token), INITIALIZE);
     assert_eq!(reply.status(), 200);
     format!("Mcp-Session-Id: {}\r\n", reply.head.field("mcp-session-id").unwrap())
 }
 
-fn ping(server: &Server, session: &str, token: &str) -> u16 {
+pub(crate) fn ping(server: &Server, session: &str, token: &str) -> u16 {
     send(&mut server.connect(), "POST", &(session.to_owned() + &bearer(token)), PING).status()
 }
 
 /// A GET stream whose head was read.
-fn listen(server: &Server, session: &str, token: &str) -> Connection {
+pub(crate) fn listen(server: &Server, session: &str, token: &str) -> Connection {
     let mut connection = server.connect();
     let fields = session.to_owned() + &bearer(token);
     connection
