@@ -58,7 +58,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-p
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
-complete -c moorline -n "__fish_moorline_needs_command" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it most of its unknown tokens get 429 unseen [default: 10]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it they get 429, and of JWTs most unknown ones without a look [default: 10]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l handshake-timeout -d 'End a session that does nothing after initialize' -r
@@ -152,7 +152,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connecti
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
-complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it most of its unknown tokens get 429 unseen [default: 10]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it they get 429, and of JWTs most unknown ones without a look [default: 10]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l handshake-timeout -d 'End a session that does nothing after initialize' -r

@@ -29,8 +29,8 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_SESSION_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_session_rate: Option<usize>,
-    /// Bad tokens of one address per second, ten seconds' worth at once; beyond it most of its unknown tokens get 429
-    /// unseen [default: 10]
+    /// Bad tokens of one address per second, ten seconds' worth at once; beyond it they get 429, and of JWTs most
+    /// unknown ones without a look [default: 10]
     #[arg(long, env = "MOORLINE_MAX_BAD_TOKEN_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_bad_token_rate: Option<usize>,

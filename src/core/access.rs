@@ -140,28 +140,36 @@ impl Shard {
         let digest = Digest::of(token);
         let credential = match self.access.known(&digest, now) {
             Some(credential) => credential,
-            None => {
-                self.check_guess(conn, now)?;
-                self.verify_token(conn, token, digest, now).map_err(|denial| self.deny(denial, authority))?
-            }
+            None => self.admit_unknown(conn, token, digest, authority, now)?,
         };
         Ok(self.hold_credential(conn, credential))
     }
 
-    /// Looks at a token in full.
-    fn verify_token(
+    /// Looks at a token in full, unless that takes time and its address has sent too many bad ones.
+    fn admit_unknown(
         &mut self,
         conn: ConnSlot,
         token: &[u8],
         digest: Digest,
+        authority: Option<Authority<'_>>,
         now: Now,
-    ) -> Result<CredentialSlot, Denial> {
-        let outcome = self.access.verify(token, digest, now);
-        match outcome {
-            Ok(_) => self.counters.tokens_verified += 1,
-            Err(_) => self.guessed(conn, now),
+    ) -> Result<CredentialSlot, Refusal> {
+        let is_too_fast = self.guesses_too_fast(conn, now);
+        let is_cheap = self.access.authenticator.as_ref().is_some_and(|rules| rules.only_looks_up());
+        if is_too_fast && !is_cheap {
+            return Err(self.refuse_guess());
         }
-        outcome
+        match self.access.verify(token, digest, now) {
+            Ok(credential) => {
+                self.counters.tokens_verified += 1;
+                Ok(credential)
+            }
+            Err(_) if is_too_fast => Err(self.refuse_guess()),
+            Err(denial) => {
+                self.guessed(conn, now);
+                Err(self.deny(denial, authority))
+            }
+        }
     }
 
     /// The connection is, from now on, of whoever this credential is for.

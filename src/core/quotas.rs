@@ -161,23 +161,22 @@ impl Shard {
         Over::Connections.refusal().closing()
     }
 
-    /// Whether a token that nobody knows is looked at. Of an address that sends too many bad ones only some are: enough
-    /// for others who share it, too few to keep the server busy.
-    ///
-    /// # Errors
-    /// 429.
-    pub(super) fn check_guess(&mut self, conn: ConnSlot, now: Now) -> Result<(), Refusal> {
-        let Some(account) = self.guesser(conn) else { return Ok(()) };
+    /// Whether the address of this connection has sent too many bad tokens. Now and then it has not, whatever it sent: so
+    /// that others who share it get in, which is too seldom to keep the server busy.
+    pub(super) fn guesses_too_fast(&mut self, conn: ConnSlot, now: Now) -> bool {
+        let Some(account) = self.guesser(conn) else { return false };
         let pace = self.config.quotas.bad_token_rate.pace();
         if self.census.ledger().check_pace(account, Act::Guess, pace, now.ms).is_ok() {
-            return Ok(());
+            return false;
         }
         self.guesses = self.guesses.wrapping_add(1);
-        if self.guesses.is_multiple_of(UNKNOWN_TOKENS_PER_LOOK) {
-            return Ok(());
-        }
-        self.counters.tokens_not_looked_at += 1;
-        Err(Over::Guesses.refusal())
+        !self.guesses.is_multiple_of(UNKNOWN_TOKENS_PER_LOOK)
+    }
+
+    /// The 429 of one bad token too many.
+    pub(super) fn refuse_guess(&mut self) -> Refusal {
+        self.counters.tokens_over_pace += 1;
+        Over::Guesses.refusal()
     }
 
     /// A token was not good.

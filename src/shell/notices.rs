@@ -36,7 +36,7 @@ impl Tally {
             requests: core.requests_refused,
             sessions: core.sessions_refused,
             connections: core.connections_refused + shell.refused,
-            bad_tokens: core.requests_with_bad_token + core.tokens_not_looked_at,
+            bad_tokens: core.requests_with_bad_token + core.tokens_over_pace,
         }
     }
 }

@@ -138,6 +138,23 @@ fn good_tokens_get_in_and_all_others_are_told_why_not() {
     assert!(bad.iter().all(|(_, token)| !log.contains(token)), "{log}");
 }
 
+#[test]
+fn a_flood_of_forged_tokens_is_looked_at_less_and_locks_nobody_out() {
+    let issuer = Issuer::with(&[issuer::ed(), issuer::ec()]);
+    let server = issuer.start(&["--shards", "2", "--max-bad-token-rate", "2"]);
+    let mut statuses = Vec::new();
+    for number in 0..400 {
+        let forged =
+            issuer::ed().sign_as(Some("nobody"), Algorithm::EdDSA, &changed(|it| it["jti"] = json!(number)));
+        statuses.push(initialize(&server, &forged).status());
+    }
+    assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+    let unseen = statuses.iter().filter(|status| **status == 429).count();
+    assert!(unseen > 200, "{unseen} of 400");
+    let honest = issuer::ed().sign(&good());
+    until("somebody honest gets in", || initialize(&server, &honest).status() == 200);
+}
+
 /// Reads a stream to its end, which has to be an orderly one.
 fn until_end(stream: &mut Connection) {
     loop {
