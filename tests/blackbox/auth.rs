@@ -16,16 +16,16 @@ use std::{
 };
 
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
 /// A file of tokens, and the tokens.
-struct Tokens {
+pub(crate) struct Tokens {
     directory: tempfile::TempDir,
     lines: Vec<String>,
 }
 
 impl Tokens {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Tokens { directory: tempfile::tempdir().unwrap(), lines: Vec::new() }
     }
 
@@ -34,7 +34,7 @@ impl Tokens {
     }
 
     /// A new token of that name, whose line is written with the next [`save`](Self::save).
-    fn add(&mut self, name: &str) -> String {
+    pub(crate) fn add(&mut self, name: &str) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_moorline")).args(["token", name]).output().unwrap();
         assert!(output.status.success());
         let text = String::from_utf8(output.stdout).unwrap();
@@ -45,11 +45,11 @@ impl Tokens {
         token
     }
 
-    fn save(&self) {
+    pub(crate) fn save(&self) {
         fs::write(self.path(), self.lines.join("\n")).unwrap();
     }
 
-    fn flag(&self) -> String {
+    pub(crate) fn flag(&self) -> String {
         format!("tokens={}", self.path().display())
     }
 }

@@ -13,6 +13,7 @@ mod events;
 mod failover;
 mod hostile;
 mod hostile_attacks;
+mod hostile_guarded;
 mod http;
 #[path = "../core/issuer.rs"]
 mod issuer;
