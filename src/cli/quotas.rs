@@ -21,7 +21,8 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_SESSIONS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_sessions_per_client: Option<usize>,
-    /// GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]
+    /// Streams that listen, of either era, of one principal, or of one address where --auth is none [default: a
+    /// sixteenth of --max-sessions]
     #[arg(long, env = "MOORLINE_MAX_STREAMS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_streams_per_client: Option<usize>,

@@ -40,7 +40,7 @@ impl Guarded {
         Guarded { server, alice, bob, session, stream, _tokens: tokens }
     }
 
-    fn is_unharmed(mut self) {
+    fn assert_unharmed(mut self) {
         assert_eq!(ping(&self.server, &self.session, &self.alice), 200);
         let fields = self.session.clone() + &bearer(&self.alice);
         assert_eq!(send(&mut self.server.connect(), "POST", &fields, NOTIFY).status(), 200);
@@ -100,7 +100,7 @@ fn a_session_is_nobody_elses_however_it_is_asked_for() {
     let both = format!("{own}{}{}", guarded.session, bearer(&guarded.bob));
     assert_eq!(status_of(guarded.server.address(), &post("/mcp", &both, PING)), 400);
     assert_eq!(ping(&guarded.server, &own, &guarded.bob), 200);
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn heads_that_two_readers_could_differ_about_let_nobody_in() {
     ] {
         assert_eq!(status_of(address, &post("/mcp", &fields, INITIALIZE)), expected, "{fields}");
     }
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn hosts_that_are_not_its_own_are_refused_on_every_port() {
         let status = status_of(admin, publish.as_bytes());
         assert!(status == 403 || status == 400, "admin {host}: {status}");
     }
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn nothing_but_its_paths_is_served_and_nothing_of_the_admin_listener() {
     // A query is no token and no session.
     let query = format!("/mcp?access_token={}&sessionId=x", guarded.alice);
     assert_eq!(status_of(address, &post(&query, "", INITIALIZE)), 401);
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
 
 /// Pages of an allowed origin can read why; others learn nothing.
@@ -250,7 +250,7 @@ fn every_refusal_is_readable_to_allowed_origins_and_to_no_others() {
         }
     }
     drop(held);
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
 
 #[test]
@@ -288,5 +288,5 @@ fn strangers_in_numbers_cost_nobody_else_anything() {
     assert_eq!(ping(&guarded.server, &guarded.session, &guarded.alice), 200);
     deaf.leave(Leave::Rst);
     drop(silent);
-    guarded.is_unharmed();
+    guarded.assert_unharmed();
 }
