@@ -264,7 +264,7 @@ _moorline() {
                     return 0
                     ;;
                 --stdio-mode)
-                    COMPREPLY=($(compgen -W "per-session shared" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto per-session shared" -- "${cur}"))
                     return 0
                     ;;
                 --children)
@@ -738,7 +738,7 @@ _moorline() {
                     return 0
                     ;;
                 --stdio-mode)
-                    COMPREPLY=($(compgen -W "per-session shared" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto per-session shared" -- "${cur}"))
                     return 0
                     ;;
                 --children)
