@@ -228,9 +228,11 @@ fn what_is_wrong_is_refused_before_the_head_ends() {
 }
 
 #[test]
-fn a_repeated_routing_header_is_a_mismatch() {
-    let text = get("Mcp-Name: a\r\nMcp-Name: a\r\n");
-    assert_eq!(parse(text.as_bytes()).unwrap_err().code, refusal::HEADER_MISMATCH);
+fn a_repeated_routing_header_is_left_to_who_goes_by_it() {
+    for name in ["Mcp-Name", "Mcp-Method"] {
+        let text = get(&format!("{name}: a\r\n{name}: a\r\n"));
+        assert_eq!(complete(&text).repeated_route, Some(name));
+    }
 }
 
 // --- Bodies -------------------------------------------------------------------------------------
