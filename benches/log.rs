@@ -1,15 +1,16 @@
-//! A stream's log through the facade: an event appended and written, and a replay behind a cursor.
+//! A stream's log through the facade: an event appended and written, one evicted, and a replay behind a cursor.
 #![allow(missing_docs, reason = "the macro of criterion makes a public function without any")]
 
 #[path = "rig/mod.rs"]
 mod rig;
 
+use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use moorline::{
-    core::Tell,
+    core::{Tell, config::ResponseMode},
     limits::{REPLAY_EVENTS_MAX, TICK_MS},
 };
-use rig::{Client, Rig};
+use rig::{Behind, CALL, Client, Rig};
 
 /// A message to a listener that takes it at once: framed, logged, written, and an old one evicted.
 fn append(c: &mut Criterion) {
@@ -19,6 +20,24 @@ fn append(c: &mut Criterion) {
         let message = rig::message("hello");
         group.bench_function(format!("among_{others}_sessions"), |b| {
             b.iter(|| rig.tell(Tell::Announce(client.session, message.clone())));
+        });
+    }
+    group.finish();
+}
+
+/// A streamed call in a session whose replay window is full: the oldest event of so many streams leaves.
+fn evict(c: &mut Criterion) {
+    let mut group = c.benchmark_group("log/evict");
+    for events in [16, REPLAY_EVENTS_MAX] {
+        let mut rig = Rig::with(64, Behind::Canned(Bytes::from_static(rig::CANNED)), |config| {
+            config.response_mode = ResponseMode::Sse;
+            config.replay_events_max = events;
+        });
+        let client = rig.open();
+        let request = rig::post(Some(&client.id), "", CALL);
+        (0..2 * events).for_each(|_| rig.send(client.conn, &request));
+        group.bench_function(format!("among_{events}_streams"), |b| {
+            b.iter(|| rig.send(client.conn, &request));
         });
     }
     group.finish();
@@ -69,5 +88,5 @@ fn newest_event(rig: &mut Rig, client: &Client) -> String {
     id.trim_end().to_owned()
 }
 
-criterion_group!(benches, append, replay);
+criterion_group!(benches, append, evict, replay);
 criterion_main!(benches);

@@ -132,7 +132,9 @@ impl Shard {
         let id = id_to_echo(&parsed);
         match self.judge_body(conn, asked, parsed) {
             Ok(Verdict::Taken) => self.reply_empty(conn, asked.reply, Status::Accepted, now),
-            Ok(Verdict::Elsewhere(shard)) => self.move_conn(conn, shard, Some(Box::new(asked.to_owned()))),
+            Ok(Verdict::Elsewhere(shard)) => {
+                self.move_conn(conn, shard, Some(Box::new(asked.to_owned())), now)
+            }
             Ok(Verdict::Request(message, claims)) => self.begin_exchange(conn, asked, message, claims, now),
             Err((status, error)) => {
                 self.reply_error(conn, asked.reply, status, id.map(str::as_bytes), &error, now);

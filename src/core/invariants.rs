@@ -20,6 +20,8 @@ impl Shard {
         for (session, _) in self.sessions.iter() {
             self.check_session(session);
         }
+        let overflowed = |number: &u32| self.sessions.at(*number as usize).is_some();
+        assert!(self.ages.keys().all(overflowed), "an order of events ends with its session");
         for (stream, _) in self.streams.iter() {
             self.check_stream(stream);
         }
@@ -63,6 +65,7 @@ impl Shard {
         assert_eq!(events().count(), entry.replay_events as usize, "events kept for replay are counted");
         let bytes: usize = events().map(|event| event.message.payload.len()).sum();
         assert_eq!(bytes, entry.replay_bytes as usize, "bytes kept for replay are counted");
+        self.check_ages(session);
         let is_attached = |stream: StreamSlot| {
             streams.contains(&stream) && self.streams[stream].attachment != Attachment::None
         };
@@ -94,7 +97,9 @@ impl Shard {
                 );
             }
             Attachment::Ending(conn) => {
-                assert_eq!(self.conns[conn].trailing, Some(stream), "an ending stream trails its connection");
+                let unproven = self.conns[conn].unproven.as_ref();
+                let is_held = unproven.is_some_and(|unproven| unproven.holds(stream));
+                assert!(is_held, "an ending stream is unproven on its connection");
             }
         }
         assert!(
@@ -181,12 +186,11 @@ impl Shard {
             if let State::Waiting(post) = entry.state {
                 assert_eq!(self.posts[post].conn, Some(conn), "what waits for a POST is its connection");
             }
-            if let Some(stream) = entry.trailing {
-                assert_eq!(
-                    self.streams[stream].attachment,
-                    Attachment::Ending(conn),
-                    "what trails is ending"
-                );
+            if let Some(unproven) = &entry.unproven {
+                let is_ending =
+                    |stream: StreamSlot| self.streams[stream].attachment == Attachment::Ending(conn);
+                assert!(unproven.streams().all(is_ending), "what is unproven is ending");
+                assert!(!unproven.is_empty(), "what is unproven is kept while there is some");
             }
         }
     }

@@ -83,8 +83,15 @@ impl Log {
         self.events.range(self.first_unsent()..).map(|event| event.message.payload.len()).sum()
     }
 
+    /// In the usual cases, when all were written or all but the last, without bisection.
     fn first_unsent(&self) -> usize {
-        self.events.partition_point(|event| event.delivery != Delivery::Unsent)
+        let is_written = |event: &Event| event.delivery != Delivery::Unsent;
+        let mut newest_first = self.events.iter().rev();
+        match (newest_first.next().map(is_written), newest_first.next().map(is_written)) {
+            (None | Some(true), _) => self.events.len(),
+            (Some(false), None | Some(true)) => self.events.len() - 1,
+            (Some(false), Some(false)) => self.events.partition_point(is_written),
+        }
     }
 
     fn first_unacked(&self) -> usize {
@@ -185,16 +192,8 @@ impl Log {
         removed
     }
 
-    /// The oldest event that may be evicted: any but a response or a request, or even those if nothing else is
-    /// left.
-    pub(super) fn oldest_evictable(&self, responses: Responses) -> Option<(u64, u32)> {
-        self.events
-            .iter()
-            .find(|event| {
-                responses == Responses::Too
-                    || !matches!(event.message.class, Class::Response | Class::Request(_))
-            })
-            .map(|event| (event.at_ms, event.sequence))
+    pub(super) fn find(&self, sequence: u32) -> Option<&Event> {
+        self.events.get(self.index_of(sequence)?)
     }
 
     pub(super) fn evict(&mut self, sequence: u32) -> Option<Event> {
@@ -226,13 +225,6 @@ impl Log {
 pub(super) enum Unproven {
     Expires,
     Stays,
-}
-
-/// Whether eviction may take responses, and requests to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Responses {
-    Spared,
-    Too,
 }
 
 #[cfg(test)]
@@ -311,13 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_evicted_last() {
+    fn an_event_is_evicted_once() {
         let mut log = log(&[Class::Response, Class::Progress]);
-        assert_eq!(log.oldest_evictable(Responses::Spared), Some((2, 2)));
+        assert!(log.find(2).is_some());
         assert_eq!(log.evict(2).map(|event| event.message.class), Some(Class::Progress));
-        assert_eq!(log.oldest_evictable(Responses::Spared), None);
-        assert_eq!(log.oldest_evictable(Responses::Too), Some((1, 1)));
+        assert!(log.find(2).is_none() && log.evict(2).is_none());
         assert_eq!(log.evict(1).map(|event| event.message.class), Some(Class::Response));
-        assert!(log.is_empty() && log.evict(1).is_none());
+        assert!(log.is_empty());
     }
 }

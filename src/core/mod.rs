@@ -18,6 +18,7 @@ mod conn;
 pub mod counters;
 mod drain;
 mod era;
+mod eviction;
 mod exchange;
 pub mod http;
 pub mod ids;
@@ -46,6 +47,7 @@ mod stream;
 mod subscriptions;
 mod table;
 mod tag;
+mod unproven;
 pub mod wheel;
 
 pub use request::ReadRequest;

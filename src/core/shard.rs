@@ -15,6 +15,7 @@ use super::{
     conn::Conn,
     counters::Counters,
     drain::Drain,
+    eviction::Ages,
     exchange::Exchange,
     http::DateText,
     ids::Generations,
@@ -33,12 +34,13 @@ use super::{
     subscriptions::Subscriptions,
     table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
     tag::Tagged,
+    unproven::Unproven,
     wheel::{TimerId, Wheel},
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     net::{IpAddr, Ipv4Addr},
     rc::Rc,
@@ -59,6 +61,8 @@ pub struct Shard {
     pub(super) sessions: Table<SessionSlot, Session>,
     pub(super) streams: Table<StreamSlot, Stream>,
     pub(super) attached: Attached,
+    /// Of the sessions, by slot, that have had too many events.
+    pub(super) ages: BTreeMap<u32, Ages>,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
@@ -72,6 +76,9 @@ pub struct Shard {
     /// Emptied places of input, for reuse.
     #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
     pub(super) inputs: Vec<Box<BytesMut>>,
+    /// Emptied lists of unproven replies, for reuse.
+    #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
+    pub(super) unproven: Vec<Box<Unproven>>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
@@ -242,6 +249,7 @@ impl Shard {
             sessions: Table::with_capacity(sessions),
             streams: Table::with_capacity(conns),
             attached: Attached::default(),
+            ages: BTreeMap::new(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             exchanges: Table::with_capacity(conns),
@@ -251,6 +259,7 @@ impl Shard {
             date_unix_s: now.unix_s,
             outputs: Vec::new(),
             inputs: Vec::new(),
+            unproven: Vec::new(),
             effects: VecDeque::new(),
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),

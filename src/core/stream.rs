@@ -9,18 +9,19 @@
 //! also after the entry was forgotten.
 
 use super::{
-    conn::{ACK_CHECK_MS, Afterwards, State},
+    conn::{Afterwards, State},
     ids::{EventId, StreamKind},
-    log::{Event, Log, Removed, Responses, Unproven},
+    log::{Event, Log, Removed, Unproven},
     queue::{Class, Message},
     recovery::Origin,
     seam::*,
     shard::{Deadline, Shard},
     sse,
     table::{ConnSlot, Generational, PostSlot, SessionSlot, StreamSlot},
+    unproven::Kept,
     wheel::TimerId,
 };
-use crate::core::log::Delivery;
+use crate::{core::log::Delivery, limits::ACK_CHECK_MS};
 
 /// Output a connection may hold before no further event is pulled for it, in bytes.
 const PULL_BELOW_BYTES: usize = 16 * 1024;
@@ -270,13 +271,12 @@ impl Shard {
         };
         *highest = (*highest).max(entry.sequence);
         if let Some(log) = entry.log {
-            for event in log.iter() {
-                session.replay_events -= 1;
-                session.replay_bytes -= bytes_u32(event.message.payload.len());
-                if entry.kind == StreamKind::Request {
-                    self.meter.remove(event.message.payload.len());
-                }
+            let mut removed = Removed::default();
+            log.iter().for_each(|event| removed.count(event));
+            if entry.kind == StreamKind::Request {
+                self.meter.remove(removed.bytes);
             }
+            self.discount_events(entry.session, removed);
         }
     }
 
@@ -596,14 +596,14 @@ impl Shard {
             let last = sse::last_chunk(self.conns[conn].transfer);
             self.queue_frame(conn, [Piece::Static(last)], now);
             self.streams[stream].attachment = Attachment::Ending(conn);
-            self.conns[conn].trailing = Some(stream);
+            self.keep_unproven(conn, Kept::Stream(stream), now.ms + ACK_CHECK_MS);
             let afterwards = if end == EndOfStream::Drain { Afterwards::Close } else { Afterwards::AsAgreed };
             self.finish_reply(conn, afterwards, now);
         }
         match end {
             EndOfStream::WithSession => {
                 if let Attachment::Ending(conn) = self.streams[stream].attachment {
-                    self.conns[conn].trailing = None;
+                    self.forget_unproven(conn, stream);
                 }
                 self.forget_stream(stream);
             }
@@ -689,34 +689,9 @@ impl Shard {
 
     // --- Bounds --------------------------------------------------------------------------------
 
-    /// Evicts the session's oldest events until its logs are within bounds. A response goes last, and never for the
-    /// sake of its own arrival.
-    fn keep_log_bounds(&mut self, newest: StreamSlot, now: Now) {
-        let session = self.streams[newest].session;
-        while self.logs_overflow(session) {
-            let Some((stream, sequence)) = self.oldest_evictable(session, newest) else { return };
-            let Some(log) = &mut self.streams[stream].log else { return };
-            let Some(event) = log.evict(sequence) else { return };
-            self.counters.events_evicted += 1;
-            let mut removed = Removed::default();
-            removed.count(&event);
-            self.account_removed(stream, removed);
-            match (event.message.class, event.delivery) {
-                (Class::Response, Delivery::Unsent | Delivery::Written { .. }) => {
-                    self.response_lost(stream, now)
-                }
-                (Class::Request(id), Delivery::Unsent) => self.ask_dropped(session, id),
-                _ => {}
-            }
-            if stream != newest {
-                self.forget_if_done(stream);
-            }
-        }
-    }
-
     /// An unacknowledged response was evicted: as long as it would have been kept, cursors of its stream are refused. The
     /// oldest of too many such streams is forgotten.
-    fn response_lost(&mut self, stream: StreamSlot, now: Now) {
+    pub(super) fn response_lost(&mut self, stream: StreamSlot, now: Now) {
         self.streams[stream].response = ResponseKept::Lost;
         if let Some(timer) = self.streams[stream].timer.take() {
             self.wheel.cancel(timer);
@@ -736,39 +711,17 @@ impl Shard {
         }
     }
 
-    fn logs_overflow(&self, session: SessionSlot) -> bool {
-        let session = &self.sessions[session];
-        session.replay_events as usize > self.config.replay_events_max
-            || session.replay_bytes as usize > self.config.replay_bytes_max
-    }
-
-    fn oldest_evictable(&self, session: SessionSlot, newest: StreamSlot) -> Option<(StreamSlot, u32)> {
-        let last = (newest, self.streams[newest].sequence);
-        [Responses::Spared, Responses::Too].into_iter().find_map(|responses| {
-            self.streams_of(session)
-                .filter_map(|stream| {
-                    let (at_ms, sequence) = self.streams[stream].log.as_ref()?.oldest_evictable(responses)?;
-                    Some((at_ms, stream, sequence))
-                })
-                .filter(|(_, stream, sequence)| (*stream, *sequence) != last)
-                // Of those of one moment, the stream attached longest ago.
-                .reduce(|best, next| if next.0 <= best.0 { next } else { best })
-                .map(|(_, stream, sequence)| (stream, sequence))
-        })
-    }
-
     /// Keeps the session's sums right after events left a log, and drops an empty log.
     pub(super) fn account_removed(&mut self, stream: StreamSlot, removed: Removed) {
         let entry = &mut self.streams[stream];
         if entry.log.as_ref().is_some_and(|log| log.is_empty()) {
             entry.log = None;
         }
-        let session = &mut self.sessions[entry.session];
-        session.replay_events -= bytes_u32(removed.events);
-        session.replay_bytes -= bytes_u32(removed.bytes);
         if entry.kind == StreamKind::Request {
             self.meter.remove(removed.bytes);
         }
+        let session = entry.session;
+        self.discount_events(session, removed);
     }
 
     /// Takes what is not known to have arrived out of the stream's log.
@@ -783,6 +736,6 @@ impl Shard {
 }
 
 /// Bounded by the limits of a session, far below 4 GiB.
-fn bytes_u32(count: usize) -> u32 {
+pub(super) fn bytes_u32(count: usize) -> u32 {
     u32::try_from(count).expect("a message is far below 4 GiB")
 }
