@@ -624,8 +624,16 @@ mod tests {
             // The defaults of some depend on others.
             let expected: &[&str] = match flag {
                 "listen" => &["listen", "legacy-sse"],
-                "shards" => &["shards", "max-connections", "max-connections-per-address", "children"],
-                "max-connections" => &["max-connections", "max-connections-per-address"],
+                "shards" => &[
+                    "shards",
+                    "max-connections",
+                    "max-connections-per-address",
+                    "max-connections-per-principal",
+                    "children",
+                ],
+                "max-connections" => {
+                    &["max-connections", "max-connections-per-address", "max-connections-per-principal"]
+                }
                 "max-sessions" => &["max-sessions-per-client", "max-streams-per-client", "max-sessions"],
                 flag => &[flag],
             };

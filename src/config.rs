@@ -251,6 +251,7 @@ impl Config {
         ];
         let quotas = [
             ("max-connections-per-address", self.quotas.connections),
+            ("max-connections-per-principal", self.quotas.principal_connections),
             ("max-sessions-per-client", self.quotas.sessions),
             ("max-streams-per-client", self.quotas.streams),
             ("max-session-rate", self.quotas.session_rate),

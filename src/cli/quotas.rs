@@ -13,6 +13,10 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_connections_per_address: Option<usize>,
+    /// Connections of one principal, wherever they come from [default: a sixteenth of --max-connections]
+    #[arg(long, env = "MOORLINE_MAX_CONNECTIONS_PER_PRINCIPAL", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_connections_per_principal: Option<usize>,
     /// Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]
     #[arg(long, env = "MOORLINE_MAX_SESSIONS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
@@ -31,6 +35,7 @@ impl QuotaFlags {
     pub(super) fn config(&self) -> QuotaConfig {
         QuotaConfig {
             connections: self.max_connections_per_address,
+            principal_connections: self.max_connections_per_principal,
             sessions: self.max_sessions_per_client,
             streams: self.max_streams_per_client,
             session_rate: self.max_session_rate,

@@ -11,6 +11,8 @@ use crate::{
 pub struct QuotaConfig {
     /// Connections of one address.
     pub connections: Option<usize>,
+    /// Connections of one principal.
+    pub principal_connections: Option<usize>,
     /// Sessions of one principal, or of one address where nobody proves who they are.
     pub sessions: Option<usize>,
     /// GET streams of the same.
@@ -28,6 +30,7 @@ impl QuotaConfig {
         };
         Quotas {
             connections: quota(self.connections, share_of(config.connections_max)),
+            principal_connections: quota(self.principal_connections, share_of(config.connections_max)),
             sessions: quota(self.sessions, share_of(config.sessions_max)),
             streams: quota(self.streams, share_of(config.sessions_max)),
             session_rate: quota(self.session_rate, SESSION_RATE_MAX),
@@ -40,6 +43,7 @@ impl QuotaConfig {
         let number = |quota: Quota| quota.max.to_string();
         vec![
             ("max-connections-per-address", number(quotas.connections)),
+            ("max-connections-per-principal", number(quotas.principal_connections)),
             ("max-sessions-per-client", number(quotas.sessions)),
             ("max-streams-per-client", number(quotas.streams)),
             ("max-session-rate", number(quotas.session_rate)),

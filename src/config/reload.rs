@@ -33,6 +33,7 @@ reloadable! {
     "max-connections" connections_max,
     "max-sessions" sessions_max,
     "max-connections-per-address" quotas,
+    "max-connections-per-principal" quotas,
     "max-sessions-per-client" quotas,
     "max-streams-per-client" quotas,
     "max-session-rate" quotas,
@@ -111,6 +112,7 @@ mod tests {
             sessions_max: 7,
             quotas: QuotaConfig {
                 connections: Some(7),
+                principal_connections: Some(7),
                 sessions: Some(6),
                 streams: Some(6),
                 session_rate: Some(7),
@@ -133,6 +135,14 @@ mod tests {
         let changes = running.adopt(&new);
         assert_eq!(changes.made.len(), Config::RELOADABLE.len(), "{:?}", changes.made);
         assert_eq!((running, changes.waiting.len()), (new, 0));
+    }
+
+    #[test]
+    fn every_share_of_a_client_can_change() {
+        let config = Config::for_machine(&MACHINE);
+        for (name, _) in config.quotas.entries(&config) {
+            assert!(Config::RELOADABLE.contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use super::{
     auth::{self, Authenticator, Denial, Digest, Voucher},
     conn::State,
     http::{Authority, Content, Head, Method, Refusal, ReplyHead, Status, Target, refusal::ALLOW_READ},
+    ledger::Account,
+    quotas::Arrival,
     request::{ReplyFacts, SessionField},
     seam::*,
     session::SessionEnd,
@@ -72,6 +74,9 @@ struct PrincipalEntry {
     name: Principal,
     credentials: u32,
     sessions: u32,
+    connections: u32,
+    /// What its connections are counted in, while there are any.
+    account: Option<Account>,
 }
 
 /// A walk over sessions and then connections after the rules have changed: the next of each to look at.
@@ -99,11 +104,12 @@ impl Hasher for DigestHasher {
 // --- Requests -----------------------------------------------------------------------------------
 
 impl Shard {
-    /// Lets the request of this head in, and remembers for its connection with which token.
+    /// Lets the request of this head in, and remembers for its connection with which token. Whether that is one connection
+    /// too many of its principal is said, not refused: a session's 404 comes first.
     ///
     /// # Errors
     /// 401 or 403 with the challenge. Nothing was kept.
-    pub(super) fn let_in(&mut self, conn: ConnSlot, head: &Head<'_>, now: Now) -> Result<(), Refusal> {
+    pub(super) fn let_in(&mut self, conn: ConnSlot, head: &Head<'_>, now: Now) -> Result<Arrival, Refusal> {
         let admitted = self.admit_token(conn, head.authorization, now);
         admitted.map_err(|denial| self.deny(denial, head.authority))
     }
@@ -117,29 +123,44 @@ impl Shard {
         conn: ConnSlot,
         authorization: Option<&[u8]>,
         now: Now,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Arrival, Refusal> {
         self.admit_token(conn, authorization, now).map_err(|denial| self.deny(denial, None))
     }
 
-    fn admit_token(&mut self, conn: ConnSlot, field: Option<&[u8]>, now: Now) -> Result<(), Denial> {
+    fn admit_token(&mut self, conn: ConnSlot, field: Option<&[u8]>, now: Now) -> Result<Arrival, Denial> {
         if self.access.authenticator.is_none() {
-            return Ok(());
+            return Ok(Arrival::Within);
         }
-        match self.access.check(field, now) {
-            Ok(Checked { credential, was_known }) => {
-                if !was_known {
-                    self.counters.tokens_verified += 1;
-                }
-                let former = self.conns[conn].credential;
-                if former != Some(credential) {
-                    self.access.hold(credential);
-                    self.conns[conn].credential = Some(credential);
-                    self.access.release(former);
-                }
-                Ok(())
-            }
-            Err(denial) => Err(denial),
+        let Checked { credential, was_known } = self.access.check(field, now)?;
+        if !was_known {
+            self.counters.tokens_verified += 1;
         }
+        Ok(self.hold_credential(conn, credential))
+    }
+
+    /// The connection is, from now on, of whoever this credential is for.
+    fn hold_credential(&mut self, conn: ConnSlot, credential: CredentialSlot) -> Arrival {
+        let former = self.conns[conn].credential.replace(credential);
+        if former == Some(credential) {
+            return Arrival::Within;
+        }
+        self.access.hold(credential);
+        let principal = self.access.credentials[credential].principal;
+        let before = former.map(|former| self.access.credentials[former].principal);
+        let arrival = if before == Some(principal) {
+            Arrival::Within
+        } else {
+            self.leave_principal(before);
+            self.enter_principal(principal)
+        };
+        self.access.release(former);
+        arrival
+    }
+
+    /// A connection that came with this credential is here no more.
+    pub(super) fn release_credential(&mut self, credential: Option<CredentialSlot>) {
+        self.leave_principal(credential.map(|credential| self.access.credentials[credential].principal));
+        self.access.release(credential);
     }
 
     fn deny(&mut self, denial: Denial, authority: Option<Authority<'_>>) -> Refusal {
@@ -324,7 +345,7 @@ impl Access {
     }
 
     /// A connection does not use this credential any more.
-    pub(super) fn release(&mut self, credential: Option<CredentialSlot>) {
+    fn release(&mut self, credential: Option<CredentialSlot>) {
         let Some(credential) = credential else { return };
         let entry = &mut self.credentials[credential];
         entry.holders -= 1;
@@ -359,7 +380,13 @@ impl Access {
         if let Some(&known) = self.by_name.get(name) {
             return known;
         }
-        let entry = PrincipalEntry { name: Principal::new(name.clone()), credentials: 0, sessions: 0 };
+        let entry = PrincipalEntry {
+            name: Principal::new(name.clone()),
+            credentials: 0,
+            sessions: 0,
+            connections: 0,
+            account: None,
+        };
         let principal = self.principals.insert(entry);
         self.by_name.insert(name.clone(), principal);
         principal
@@ -378,6 +405,24 @@ impl Access {
             self.principals[owner].sessions -= 1;
             self.forget_if_unheld(owner);
         }
+    }
+
+    /// A connection of this principal was counted there.
+    pub(super) fn connection_began(&mut self, principal: PrincipalSlot, account: Account) {
+        let entry = &mut self.principals[principal];
+        entry.connections += 1;
+        entry.account = Some(account);
+    }
+
+    /// One of its connections is no more; where it was counted.
+    pub(super) fn connection_ended(&mut self, principal: PrincipalSlot) -> Option<Account> {
+        let entry = &mut self.principals[principal];
+        entry.connections -= 1;
+        let account = entry.account;
+        if entry.connections == 0 {
+            entry.account = None;
+        }
+        account
     }
 
     fn forget_if_unheld(&mut self, principal: PrincipalSlot) {
@@ -492,7 +537,12 @@ impl Shard {
         for (slot, principal) in access.principals.iter() {
             let credentials = access.credentials.iter().filter(|(_, it)| it.principal == slot).count();
             let sessions = self.sessions.iter().filter(|(_, it)| it.owner == Some(slot)).count();
+            let is_its_own = |credential: CredentialSlot| access.credentials[credential].principal == slot;
+            let connections =
+                self.conns.iter().filter(|(_, conn)| conn.credential.is_some_and(is_its_own)).count();
             assert_eq!(credentials, principal.credentials as usize, "a principal counts its credentials");
+            assert_eq!(connections, principal.connections as usize, "a principal counts its connections");
+            assert_eq!(principal.account.is_some(), connections > 0, "in an account while there are any");
             assert_eq!(sessions, principal.sessions as usize, "a principal counts its sessions");
             assert_eq!(access.find(principal.name.name()), Some(slot), "a principal is found by its name");
         }

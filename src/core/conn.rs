@@ -11,7 +11,6 @@
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version, reply::CONTINUE_100},
     journal::NotedEnd,
-    memory::Charge,
     output::{Boundary, Output},
     quotas::Source,
     request::{ReadRequest, ReplyFacts, Request},
@@ -352,7 +351,7 @@ impl Shard {
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
         }
-        self.access.release(entry.credential);
+        self.release_credential(entry.credential);
         entry
     }
 
@@ -456,30 +455,31 @@ impl Shard {
 
     fn process_body(&mut self, conn: ConnSlot, now: Now) -> Step {
         let Some(mut input) = self.conns[conn].input.take() else { return Step::Wait };
-        let State::Body(request) = &mut self.conns[conn].state else {
+        let State::Body(mut request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
             unreachable!("called in this state only")
         };
-        let progress = request.decode(&mut input);
-        let (bytes, charge) = (request.body_bytes(), request.charge.take());
+        let progress = self.take_body(&mut request, &mut input);
         self.keep_input(conn, input);
-        let progress = progress.and_then(|done| self.hold_body(conn, charge, bytes).map(|()| done));
         if let Ok(None) = progress {
+            self.conns[conn].state = State::Body(request);
             return Step::Wait;
         }
-        let State::Body(request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
-            unreachable!("seen above")
-        };
         self.body_decoded(conn, &request, progress, now)
     }
 
-    /// Counts what has come of a body of unknown length.
-    fn hold_body(&mut self, conn: ConnSlot, charge: Option<Charge>, bytes: usize) -> Result<(), Refusal> {
-        let Some(mut charge) = charge else { return Ok(()) };
-        let outcome = self.raise_charge(&mut charge, bytes);
-        if let State::Body(request) = &mut self.conns[conn].state {
-            request.charge = Some(charge);
+    /// Decodes what has arrived of a body, and counts it; `Some` when it is whole.
+    pub(super) fn take_body(
+        &mut self,
+        request: &mut Request,
+        input: &mut BytesMut,
+    ) -> Result<Option<Bytes>, Refusal> {
+        let body = request.decode(input)?;
+        // What is not decoded yet waits for more of the same body.
+        let bytes = body.as_ref().map_or(request.body_bytes() + input.len(), Bytes::len);
+        if let Some(charge) = &mut request.charge {
+            self.raise_charge(charge, bytes).map_err(Refusal::closing)?;
         }
-        outcome.map_err(Refusal::closing)
+        Ok(body)
     }
 
     /// What a body led to that is whole, or refused.

@@ -18,6 +18,7 @@ use super::{
     ledger::Account,
     listen::Listen,
     memory::Charge,
+    quotas::Arrival,
     request::{ReadRequest, ReplyFacts},
     seam::*,
     shard::{Deadline, Shard},
@@ -145,7 +146,12 @@ impl Shard {
     /// Acts on a request that another shard has read.
     pub(super) fn dispatch_read(&mut self, conn: ConnSlot, request: &ReadRequest, now: Now) {
         let ReadRequest { reply, forms, named, body } = request;
-        if let Err(refusal) = self.let_read_in(conn, named.authorization(), now) {
+        let refusal = match self.let_read_in(conn, named.authorization(), now) {
+            Ok(Arrival::Within) => None,
+            Ok(Arrival::Beyond) => Some(self.refuse_arrival()),
+            Err(denied) => Some(denied),
+        };
+        if let Some(refusal) = refusal {
             return self.refuse(conn, reply, &refusal, now);
         }
         // Where it was read it is counted no longer.

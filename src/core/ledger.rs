@@ -2,8 +2,8 @@
 //!
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
-//! connection is accepted or ends, a session begins or ends, a GET stream is attached or left: never by a request on a kept
-//! connection, nor by keep-alives.
+//! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left:
+//! never by a request on a kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
 //! are exact: nobody is refused for what another one has. About 60 bytes per client. Locks are of one stripe of many, held
@@ -163,23 +163,10 @@ impl Ledger {
         self.lock(number).entries[slot as usize].counts[item as usize]
     }
 
-    /// Lets a client begin something, unless it is too fast.
+    /// Lets a client whose account something holds begin something, unless it is too fast.
     ///
     /// # Errors
     /// [`Full`] if it is; it may come again after [`Pace::interval_us`].
-    pub fn pace(&self, client: Client<'_>, pace: Pace, now_ms: u64) -> Result<(), Full> {
-        let key = self.key(client);
-        let mut stripe = self.lock(stripe_of(key));
-        let slot = stripe.open(key);
-        let outcome = stripe.entries[slot as usize].step(pace, now_ms);
-        stripe.close_if_idle(slot);
-        outcome
-    }
-
-    /// The same for a client whose account something holds.
-    ///
-    /// # Errors
-    /// [`Full`]
     pub fn pace_in(&self, account: Account, pace: Pace, now_ms: u64) -> Result<(), Full> {
         let (number, slot) = account.place();
         self.lock(number).entries[slot as usize].step(pace, now_ms)
@@ -292,6 +279,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Whether a client may begin something, which is over at once.
+    fn may_begin(ledger: &Ledger, client: Client<'_>, pace: Pace, now_ms: u64) -> bool {
+        let account = ledger.enter(client, Item::Session, u32::MAX).expect("no bound");
+        let outcome = ledger.pace_in(account, pace, now_ms);
+        ledger.leave(account, Item::Session);
+        outcome.is_ok()
+    }
+
     fn address(text: &str) -> Client<'static> {
         Client::Address(text.parse().expect("an address"))
     }
@@ -339,7 +334,7 @@ mod tests {
     fn a_burst_is_followed_by_a_steady_pace() {
         let ledger = Ledger::new(1);
         let pace = Pace { burst: 3, interval_us: 100_000 };
-        let allowed = |now_ms| ledger.pace(Client::Principal("a"), pace, now_ms).is_ok();
+        let allowed = |now_ms| may_begin(&ledger, Client::Principal("a"), pace, now_ms);
         assert_eq!([0; 5].map(|_| allowed(1_000)), [true, true, true, false, false]);
         assert_eq!([allowed(1_099), allowed(1_100), allowed(1_100)], [false, true, false]);
         assert_eq!(
@@ -347,19 +342,17 @@ mod tests {
             [true, true, true, false, false],
             "time gives the burst back"
         );
-        assert!(ledger.pace(Client::Principal("b"), pace, 9_000).is_ok());
+        assert!(may_begin(&ledger, Client::Principal("b"), pace, 9_000));
     }
 
     #[test]
     fn whoever_comes_and_goes_keeps_its_pace_and_what_is_remembered_is_bounded() {
         let ledger = Ledger::new(1);
         let pace = Pace { burst: 1, interval_us: 1_000_000 };
-        assert!(ledger.pace(Client::Principal("a"), pace, 0).is_ok());
-        let account = ledger.enter(Client::Principal("a"), Item::Session, 9).expect("room");
-        ledger.leave(account, Item::Session);
-        assert_eq!(ledger.pace(Client::Principal("a"), pace, 0), Err(Full));
+        assert!(may_begin(&ledger, Client::Principal("a"), pace, 0));
+        assert!(!may_begin(&ledger, Client::Principal("a"), pace, 0));
         for number in 0..3 * u32::try_from(LEDGER_IDLE_ACCOUNTS_MAX).expect("few") {
-            assert!(ledger.pace(Client::Address(IpAddr::V4(number.into())), pace, 0).is_ok());
+            assert!(may_begin(&ledger, Client::Address(IpAddr::V4(number.into())), pace, 0));
         }
         assert!(ledger.accounts() <= LEDGER_IDLE_ACCOUNTS_MAX);
     }

@@ -1,13 +1,14 @@
 //! What the process holds for its clients, and when newcomers are refused for it (`--memory-limit`).
 //!
-//! Counted are entries of connections, sessions and streams; bodies from their announcement until their calls have ended;
+//! Counted are entries of connections, sessions and streams; bodies, as far as they have come, until their calls have ended;
 //! and what is kept of request streams for replay. Not counted: messages many sessions share, and the backend's own memory.
 //! Each shard counts for itself and adds to the process's sum in steps of [`MEMORY_STEP_BYTES`], so that a request on a
 //! busy server touches nothing that shards share; the sum may lag by a step per shard.
 //!
 //! Over the limit nothing that was begun is hurt: new sessions, new GET streams and large bodies get 503, everything else
-//! is served. The body's bytes are counted before any of them is awaited, so that many who announce much at once do not
-//! get in together.
+//! is served. A large body has to find room for all that it announces before it is read, but takes it only as it comes: a
+//! mere announcement costs nobody a place. Many who announce at once get in together, and those for whom no room is left
+//! are refused on the way.
 
 use super::{
     census::Census,
@@ -108,10 +109,10 @@ impl Shard {
         Err(Refusal::unavailable("the server is short of memory; try again later", RETRY_AFTER_S))
     }
 
-    /// Sets memory aside for a body that is about to come.
+    /// Begins to count a body. Nothing of it is taken to be here yet.
     ///
     /// # Errors
-    /// 503 for a large one while memory is short.
+    /// 503 for a large one that memory has no room for as things are.
     pub(super) fn charge_body(&mut self, framing: Framing) -> Result<Charge, Refusal> {
         let bytes = match framing {
             Framing::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -120,10 +121,10 @@ impl Shard {
         if bytes > SMALL_BODY_BYTES {
             self.check_memory_for(bytes)?;
         }
-        Ok(self.charge(bytes))
+        Ok(self.charge(0))
     }
 
-    /// A body of unknown length has come to this many bytes.
+    /// A body has come to this many bytes.
     ///
     /// # Errors
     /// 503 once it is large, while memory is short.

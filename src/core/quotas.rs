@@ -9,7 +9,7 @@ use super::{
     ledger::{Account, Client, Full, Item, Pace},
     seam::Now,
     shard::Shard,
-    table::{ConnSlot, SessionSlot},
+    table::{ConnSlot, PrincipalSlot, SessionSlot},
 };
 use crate::limits::RETRY_AFTER_S;
 use std::net::IpAddr;
@@ -38,6 +38,8 @@ pub enum Loopback {
 pub struct Quotas {
     /// Connections of one address (`--max-connections-per-address`).
     pub connections: Quota,
+    /// Connections whose latest request proved to be of one principal (`--max-connections-per-principal`).
+    pub principal_connections: Quota,
     /// Sessions of one principal or address (`--max-sessions-per-client`).
     pub sessions: Quota,
     /// Streams that listen, of either kind, of one principal or address (`--max-streams-per-client`).
@@ -50,14 +52,29 @@ impl Quotas {
     /// Whatever one wants.
     pub const NONE: Quotas = {
         let none = Quota { max: u32::MAX, loopback: Loopback::Exempt };
-        Quotas { connections: none, sessions: none, streams: none, session_rate: none }
+        Quotas {
+            connections: none,
+            principal_connections: none,
+            sessions: none,
+            streams: none,
+            session_rate: none,
+        }
     };
 }
 
 impl Quotas {
+    /// Those that are kept in the account of an address or a principal, whichever a client is.
     fn all(&self) -> [Quota; 4] {
         [self.connections, self.sessions, self.streams, self.session_rate]
     }
+}
+
+/// Whether a principal may have the connection that it came with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Within,
+    /// It is one too many, and counted until it has ended.
+    Beyond,
 }
 
 impl Quota {
@@ -113,6 +130,32 @@ impl Shard {
         if let Some(account) = source.account {
             self.census.ledger().leave(account, Item::Connection);
         }
+    }
+
+    /// Counts a connection of this principal, wherever it comes from.
+    pub(super) fn enter_principal(&mut self, principal: PrincipalSlot) -> Arrival {
+        let (ledger, max) = (self.census.ledger(), self.config.quotas.principal_connections.max);
+        let name = self.access.name(principal);
+        let enter = |max| ledger.enter(Client::Principal(name.name()), Item::Connection, max);
+        let (entered, arrival) = match enter(max) {
+            Ok(account) => (Ok(account), Arrival::Within),
+            Err(Full) => (enter(u32::MAX), Arrival::Beyond),
+        };
+        self.access.connection_began(principal, entered.expect("there are fewer descriptors"));
+        arrival
+    }
+
+    /// A connection of this principal is no more, or somebody else's.
+    pub(super) fn leave_principal(&mut self, principal: Option<PrincipalSlot>) {
+        if let Some(account) = principal.and_then(|principal| self.access.connection_ended(principal)) {
+            self.census.ledger().leave(account, Item::Connection);
+        }
+    }
+
+    /// The 429 of a connection too many, which ends it.
+    pub(super) fn refuse_arrival(&mut self) -> Refusal {
+        self.counters.clients_over_quota += 1;
+        Over::Connections.refusal().closing()
     }
 
     /// Counts a session of whoever is at this connection.
@@ -226,6 +269,7 @@ impl Shard {
 /// What a client has too much of.
 #[derive(Clone, Copy, Debug)]
 enum Over {
+    Connections,
     Sessions,
     Rate,
     Streams,
@@ -234,6 +278,7 @@ enum Over {
 impl Over {
     fn refusal(self) -> Refusal {
         let message = match self {
+            Over::Connections => "you hold as many connections as one principal may; close one",
             Over::Sessions => "you hold as many sessions as one client may; end one",
             Over::Rate => "you begin sessions faster than one client may; wait a moment",
             Over::Streams => "you hold as many streams as one client may; close one",

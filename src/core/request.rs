@@ -18,6 +18,7 @@ use super::{
     },
     ids::{EventId, SessionId},
     memory::Charge,
+    quotas::Arrival,
     seam::*,
     session::SessionEnd,
     shard::Shard,
@@ -123,7 +124,7 @@ pub(super) struct Request {
     pub(super) wire: Wire,
     decoder: Decoder,
     body: BytesMut,
-    /// What is set aside for the body, if it has one.
+    /// What is counted of the body, if it has one.
     pub(super) charge: Option<Charge>,
 }
 
@@ -236,7 +237,7 @@ impl Shard {
             }
             Ok(Verdict::Post(mut request, expect)) => {
                 input.advance(consumed);
-                let progress = request.decode(&mut input);
+                let progress = self.take_body(&mut request, &mut input);
                 self.keep_input(conn, input);
                 if let Ok(None) = progress {
                     self.invite_body(conn, &request, expect, now);
@@ -268,11 +269,28 @@ impl Shard {
         now: Now,
     ) -> Result<Verdict, Refusal> {
         let place = self.config.policy.locate(head.target)?;
-        self.let_in(conn, head, now)?;
-        match place {
+        let arrival = self.let_in(conn, head, now)?;
+        let verdict = match place {
             Place::Endpoint => self.judge_endpoint(conn, head, cors),
             Place::Sse => Shard::judge_sse(head, cors),
             Place::Messages(query) => self.judge_messages(conn, head, cors, query),
+        };
+        match arrival {
+            Arrival::Within => verdict,
+            Arrival::Beyond => self.turn_away(verdict),
+        }
+    }
+
+    /// A connection too many of its principal ends with this reply, unless another shard is to count it.
+    fn turn_away(&mut self, verdict: Result<Verdict, Refusal>) -> Result<Verdict, Refusal> {
+        match verdict {
+            Ok(Verdict::Move(shard)) => Ok(Verdict::Move(shard)),
+            Ok(Verdict::Post(request, _)) => {
+                let over = self.refuse_arrival();
+                Err(self.mask(request.session, over))
+            }
+            Ok(Verdict::Listen(..) | Verdict::Delete(..) | Verdict::Carry(_)) => Err(self.refuse_arrival()),
+            Err(refusal) => Err(refusal.closing()),
         }
     }
 

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
 /// A file of tokens, and the tokens.
@@ -54,7 +54,7 @@ impl Tokens {
     }
 }
 
-fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> Response {
+pub(crate) fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> Response {
     let length = body.len();
     connection.send(format!(
         "{method} /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
@@ -62,23 +62,23 @@ fn send(connection: &mut Connection, method: &str, fields: &str, body: &str) -> 
     connection.response(method)
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
 /// The field that names a new session of whoever has the token.
-fn open(server: &Server, token: &str) -> String {
+pub(crate) fn open(server: &Server, token: &str) -> String {
     let reply = send(&mut server.connect(), "POST", &bearer(token), INITIALIZE);
     assert_eq!(reply.status(), 200);
     format!("Mcp-Session-Id: {}\r\n", reply.head.field("mcp-session-id").unwrap())
 }
 
-fn ping(server: &Server, session: &str, token: &str) -> u16 {
+pub(crate) fn ping(server: &Server, session: &str, token: &str) -> u16 {
     send(&mut server.connect(), "POST", &(session.to_owned() + &bearer(token)), PING).status()
 }
 
 /// A GET stream whose head was read.
-fn listen(server: &Server, session: &str, token: &str) -> Connection {
+pub(crate) fn listen(server: &Server, session: &str, token: &str) -> Connection {
     let mut connection = server.connect();
     let fields = session.to_owned() + &bearer(token);
     connection
@@ -202,6 +202,38 @@ fn a_publication_can_be_for_a_principal() {
     assert_eq!(publish("bob"), (200, Some(1)));
     assert_eq!(publish("carol"), (200, Some(0)));
     drop(sessions);
+}
+
+#[test]
+fn a_principal_has_its_share_of_connections_and_sighup_changes_it() {
+    let mut tokens = Tokens::new();
+    let (alice, bob) = (tokens.add("alice"), tokens.add("bob"));
+    tokens.save();
+    let settings = tokens.directory.path().join("moorline.toml");
+    fs::write(&settings, "max-connections-per-principal = 2\n").unwrap();
+    let server = start(&tokens, &["--shards", "2", "--config", settings.to_str().unwrap()]);
+    let session = open(&server, &alice);
+    let fields = session + &bearer(&alice);
+    // What is kept open, and how many others were answered.
+    let held = || {
+        let mut kept = Vec::new();
+        for _ in 0..8 {
+            let mut connection = server.connect();
+            let reply = send(&mut connection, "POST", &fields, PING);
+            match reply.status() {
+                200 => kept.push(connection),
+                429 => assert!(reply.head.closes() && reply.head.field("retry-after").is_some()),
+                other => panic!("{other}"),
+            }
+        }
+        kept.len()
+    };
+    until("she has two at a time", || held() == 2);
+    assert_eq!(send(&mut server.connect(), "POST", &bearer(&bob), INITIALIZE).status(), 200);
+    fs::write(&settings, "max-connections-per-principal = 5\n").unwrap();
+    server.signal(Signal::HUP);
+    until("the log says so", || server.log().contains("max-connections-per-principal 2 -> 5"));
+    until("she has five", || held() == 5);
 }
 
 #[test]

@@ -546,6 +546,33 @@ fn sessions_beyond_the_cap_are_refused_and_nobody_is_evicted() {
     bystander.leaves_unharmed();
 }
 
+/// Bodies that were promised and never come are no reason to refuse anybody else.
+#[test]
+fn announced_bodies_shut_nobody_out() {
+    let server = Server::start(&["--shards", "2", "--memory-limit", "8MiB", "--max-body", "4MiB"]);
+    let bystander = Bystander::arrive(&server);
+    let session = Session::open(server.address());
+    let length = (4 * 1024 * 1024).to_string();
+    let mut fields = session.fields().to_vec();
+    fields.extend([
+        ("Content-Type", "application/json"),
+        ("Expect", "100-continue"),
+        ("Content-Length", &length),
+    ]);
+    let head = request("POST", &fields, "");
+    let mut promising: Vec<Connection> = (0..100 * factor()).map(|_| server.connect()).collect();
+    for connection in &mut promising {
+        connection.send(&head);
+        assert_eq!(connection.head().status, 100, "it is waited for");
+    }
+    let newcomer = Session::open(server.address());
+    let large = echo_call(json!(1), &"x".repeat(1024 * 1024));
+    assert_eq!(newcomer.post(&large).status(), 200);
+    assert_eq!((newcomer.delete(), session.delete()), (204, 204));
+    drop(promising);
+    bystander.leaves_unharmed();
+}
+
 #[test]
 fn announcements_to_everyone_are_bounded_in_memory() {
     let server = Server::start(&["--shards", "2"]);

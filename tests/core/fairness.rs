@@ -10,7 +10,7 @@ use crate::world::{
 use moorline::core::{
     Listening, Tell,
     auth::{Authenticator, Digest, Resource, Scheme, Tokens},
-    config::CoreConfig,
+    config::{CoreConfig, StatelessHome},
     quotas::{Loopback, Quota, Quotas},
 };
 use std::{net::IpAddr, sync::Arc};
@@ -182,15 +182,95 @@ fn sessions_are_begun_at_a_steady_pace() {
     assert!(begin(&mut world, 1) && !begin(&mut world, 1));
 }
 
-#[test]
-fn a_principal_is_one_client_wherever_it_comes_from() {
+/// Alice has two tokens, bob one.
+fn alice_and_bob() -> Arc<Authenticator> {
     let line = |name: &str, token: &str| {
         let hex: String = Digest::of(token.as_bytes()).0.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{name} sha256:{hex}\n")
     };
     let text = line("alice", "a1") + &line("alice", "a2") + &line("bob", "b1");
     let scheme = Scheme::Tokens(Tokens::parse(&text).unwrap());
-    let auth = Arc::new(Authenticator::new(scheme, Resource::default()));
+    Arc::new(Authenticator::new(scheme, Resource::default()))
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+/// A ping in that session with that token.
+fn ping_with(session: &str, token: &str) -> String {
+    post(&(session.to_owned() + &bearer(token)), &request("1", "ping"))
+}
+
+#[test]
+fn a_principal_has_its_share_of_connections_wherever_they_come_from() {
+    let quotas = Quotas { principal_connections: quota(3), ..Quotas::NONE };
+    let mut world = World::with(CoreConfig { auth: Some(alice_and_bob()), quotas, ..config(2) });
+    let clients: Vec<_> =
+        (0..5).map(|n: u8| world.try_connect_from(usize::from(n % 2), address(n)).unwrap()).collect();
+    assert_eq!(initialize(&mut world, clients[0], &bearer("a1")).status, 200);
+    let session = world.session_field(clients[0]);
+    // One of the other shard moves, one stays: each is counted once, where it is answered.
+    assert_eq!(world.exchange(clients[1], ping_with(&session, "a1")).status, 200);
+    assert_eq!(world.client(clients[1]).moves, 1);
+    assert_eq!(world.exchange(clients[2], ping_with(&session, "a2")).status, 200, "by whichever token");
+    assert_eq!(world.exchange(clients[2], ping_with(&session, "a1")).status, 200, "which may change");
+    for client in [clients[3], clients[4]] {
+        assert!(is_over(&world.exchange(client, ping_with(&session, "a1"))));
+        assert!(world.ending(client).is_some(), "it is not kept");
+    }
+    // A connection is of whoever sent its latest request.
+    assert_eq!(initialize(&mut world, clients[2], &bearer("b1")).status, 200);
+    let freed = world.try_connect_from(0, address(9)).unwrap();
+    assert_eq!(world.exchange(freed, ping_with(&session, "a1")).status, 200);
+    assert!(is_over(&world.exchange(clients[2], ping_with(&session, "a1"))));
+    world.reset(freed);
+    let last = world.try_connect_from(1, address(9)).unwrap();
+    assert_eq!(world.exchange(last, ping_with(&session, "a1")).status, 200);
+    assert_eq!(world.counted("clients_over_quota"), 3);
+}
+
+#[test]
+fn the_404_of_a_session_comes_before_a_principals_bound() {
+    let quotas = Quotas { principal_connections: quota(1), ..Quotas::NONE };
+    let mut world = World::with(CoreConfig { auth: Some(alice_and_bob()), quotas, ..config(2) });
+    let client = world.try_connect_from(0, address(1)).unwrap();
+    assert_eq!(initialize(&mut world, client, &bearer("a1")).status, 200);
+    let mut dead = world.session_field(client).into_bytes();
+    dead[30] ^= 1;
+    let dead = String::from_utf8(dead).unwrap();
+    let fields = dead.clone() + &bearer("a1");
+    let get = bodiless("GET", &(fields.clone() + "Accept: text/event-stream\r\n"));
+    for request in [ping_with(&dead, "a1"), get, bodiless("DELETE", &fields)] {
+        let probe = world.try_connect_from(1, address(2)).unwrap();
+        assert_eq!(world.exchange(probe, request).status, 404);
+        assert!(world.ending(probe).is_some(), "it is one too many all the same");
+    }
+}
+
+#[test]
+fn a_request_without_a_session_is_of_its_principal_where_it_is_answered() {
+    let quotas = Quotas { principal_connections: quota(1), ..Quotas::NONE };
+    let stateless_home = StatelessHome::OfPrincipal;
+    let mut world =
+        World::with(CoreConfig { auth: Some(alice_and_bob()), quotas, stateless_home, ..config(2) });
+    let call = stateless::tool_call("1").replacen("\r\n", &format!("\r\n{}", bearer("a1")), 1);
+    for shard in [0, 1, 0, 1] {
+        let client = world.try_connect_from(shard, address(1)).unwrap();
+        let (shard, asked) = world.begin_exchange(client, &call);
+        world.answer(shard, asked.key, "{}");
+        assert_eq!(world.response(client).status, 200);
+        for shard in [0, 1] {
+            let second = world.try_connect_from(shard, address(2)).unwrap();
+            assert!(is_over(&world.exchange(second, &call)));
+        }
+        world.reset(client);
+    }
+}
+
+#[test]
+fn a_principal_is_one_client_wherever_it_comes_from() {
+    let auth = alice_and_bob();
     // Without a word of the operator: this machine's own addresses do not matter where there are principals.
     let sessions = Quota { max: 2, loopback: Loopback::Exempt };
     let quotas = Quotas { sessions, ..Quotas::NONE };
@@ -198,7 +278,7 @@ fn a_principal_is_one_client_wherever_it_comes_from() {
     let mut begin = |number: u8, token: &str| {
         let address = if number == 0 { [127, 0, 0, 1].into() } else { address(number) };
         let client = world.try_connect_from(usize::from(number % 2), address).unwrap();
-        initialize(&mut world, client, &format!("Authorization: Bearer {token}\r\n")).status
+        initialize(&mut world, client, &bearer(token)).status
     };
     assert_eq!([begin(1, "a1"), begin(2, "a2"), begin(3, "a1"), begin(0, "a2")], [200, 200, 429, 429]);
     assert_eq!([begin(1, "b1"), begin(0, "b1"), begin(0, "b1")], [200, 200, 429]);
@@ -207,7 +287,13 @@ fn a_principal_is_one_client_wherever_it_comes_from() {
 #[test]
 fn this_machine_is_exempt_unless_somebody_says_otherwise() {
     let exempt = Quota { max: 1, loopback: Loopback::Exempt };
-    let quotas = Quotas { connections: exempt, sessions: exempt, streams: exempt, session_rate: exempt };
+    let quotas = Quotas {
+        connections: exempt,
+        sessions: exempt,
+        streams: exempt,
+        session_rate: exempt,
+        ..Quotas::NONE
+    };
     let mut open = world(1, quotas);
     for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
         for _ in 0..20 {

@@ -20,6 +20,21 @@ fn call(bytes: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"padding":"{padding}"}}}}"#)
 }
 
+/// A POST in the client's session that announces that many bytes and sends part of them, or none.
+fn upload(world: &mut World, owner: ClientId, announced: usize, sent: usize) -> (ClientId, Option<u16>) {
+    let (client, status) = announce(world, owner, announced);
+    if status.is_some() {
+        return (client, status);
+    }
+    for part in vec![b'x'; sent].chunks(16 * KIB) {
+        if world.ending(client).is_none() {
+            world.send(client, part);
+        }
+    }
+    let status = if world.is_silent(client) { None } else { Some(world.response(client).status) };
+    (client, status)
+}
+
 /// A POST in the client's session that announces that many bytes and sends none.
 fn announce(world: &mut World, owner: ClientId, bytes: usize) -> (ClientId, Option<u16>) {
     let fields = format!("{}Accept: */*\r\nContent-Length: {bytes}\r\n", world.session_field(owner));
@@ -73,20 +88,70 @@ fn the_body_of_a_request_without_a_session_counts_until_its_answer() {
 }
 
 #[test]
-fn what_is_announced_is_counted_before_it_comes() {
+fn what_is_announced_counts_as_it_comes() {
     let mut world = world(KIB * KIB);
     let owner = world.open(REVISION);
-    let first = announce(&mut world, owner, 500 * KIB);
-    let second = announce(&mut world, owner, 500 * KIB);
+    let first = upload(&mut world, owner, 500 * KIB, 490 * KIB);
+    let second = upload(&mut world, owner, 500 * KIB, 490 * KIB);
     assert_eq!((first.1, second.1), (None, None));
     let third = announce(&mut world, owner, 500 * KIB);
-    assert_eq!(third.1, Some(503));
+    assert_eq!(third.1, Some(503), "refused before it comes");
     assert_eq!(world.ask_for(owner, &request("1", "ping")).status, 200, "small bodies are taken");
     world.reset(first.0);
     assert_eq!(announce(&mut world, owner, 500 * KIB).1, None, "there is room again");
     world.advance(31_000);
     assert_eq!(world.response(second.0).status, 408);
     assert_eq!(announce(&mut world, owner, 900 * KIB).1, None, "and after a time-out");
+}
+
+#[test]
+fn an_announcement_takes_nobodys_place() {
+    let mut world = world(KIB * KIB);
+    let owner = world.open(REVISION);
+    for _ in 0..50 {
+        assert_eq!(announce(&mut world, owner, 900 * KIB).1, None);
+    }
+    let newcomer = world.open(REVISION);
+    assert_eq!(world.ask_for(newcomer, &request("1", "ping")).status, 200);
+    assert_eq!(world.counted("refused_for_memory"), 0);
+}
+
+#[test]
+fn those_who_announced_together_get_in_as_far_as_there_is_room() {
+    let mut world = world(KIB * KIB);
+    let owner = world.open(REVISION);
+    let clients: Vec<_> = (0..4).map(|_| announce(&mut world, owner, 600 * KIB).0).collect();
+    for _ in 0..30 {
+        for client in &clients {
+            if world.ending(*client).is_none() {
+                world.send(*client, vec![b'x'; 16 * KIB]);
+            }
+        }
+    }
+    let refused = clients.iter().filter(|client| world.ending(**client).is_some()).count();
+    assert!((1..4).contains(&refused), "{refused} of four");
+    assert_eq!(world.ask_for(owner, &request("1", "ping")).status, 200);
+}
+
+#[test]
+fn a_body_that_came_with_its_head_counts_while_its_call_runs() {
+    for framing in [true, false] {
+        let mut world = world(KIB * KIB);
+        let owner = world.open(REVISION);
+        let caller = world.join(owner);
+        let fields = world.session_field(owner) + "Accept: */*\r\n";
+        let request = if framing {
+            post(&fields, &call(700 * KIB))
+        } else {
+            post_head(&(fields + "Transfer-Encoding: chunked\r\n")) + &chunked(&call(700 * KIB), 700 * KIB)
+        };
+        world.send(caller, request);
+        let (shard, running) = world.take_call();
+        assert_eq!(announce(&mut world, owner, 500 * KIB).1, Some(503));
+        world.answer(shard, running.key, "{}");
+        assert_eq!(world.response(caller).status, 200);
+        assert_eq!(announce(&mut world, owner, 500 * KIB).1, None);
+    }
 }
 
 #[test]
