@@ -149,10 +149,12 @@ fn has_claim(message: &Message<'_>) -> bool {
         .is_some_and(|params| jsonrpc::Meta::of(Some(params)).claimed_revision.is_some())
 }
 
-/// Whether there could be a claim: a search spares the requests of sessions a parse. With escapes it can be spelled in
+/// Whether there could be a claim: searches spare the requests of sessions a parse. With escapes it can be spelled in
 /// many ways.
 fn may_claim(params: &[u8]) -> bool {
-    memchr::memmem::find(params, b"/protocolVersion\"").is_some() || memchr::memchr(b'\\', params).is_some()
+    jsonrpc::may_have_meta(params)
+        && (memchr::memmem::find(params, b"/protocolVersion\"").is_some()
+            || memchr::memchr(b'\\', params).is_some())
 }
 
 // --- What a request says of itself ---------------------------------------------------------------
