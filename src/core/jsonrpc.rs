@@ -522,7 +522,8 @@ pub fn revision_of(result: &[u8]) -> Option<Revision> {
         #[serde(borrow)]
         protocol_version: Cow<'a, str>,
     }
-    let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
+    let text = std::str::from_utf8(result).ok().filter(|text| starts_with(text, '{'))?;
+    let wire: Wire<'_> = serde_json::from_str(text).ok()?;
     Revision::with_sessions_from_date(&wire.protocol_version)
 }
 
