@@ -30,6 +30,18 @@ pub const READ_BUFFER_BYTES: usize = 8 * 1024;
 /// connection only while a message is unfinished.
 pub const READ_BUFFERS_POOLED: usize = 8;
 
+/// How long until the kernel is asked, or asked again, whether a reply arrived; until then what it was is kept.
+pub const ACK_CHECK_MS: u64 = 1_000;
+/// The same while the connection's next request waits for the answer: about as long as a peer delays an acknowledgement.
+pub const ACK_RECHECK_MS: u64 = 32;
+/// Replies of one connection that are not known to have arrived; its next request waits until some of them are. The
+/// kernel is asked once for half as many.
+pub const UNPROVEN_REPLIES_MAX: usize = 16;
+/// Bytes of JSON replies among them, from which on the next request waits; the kernel is asked at half.
+pub const UNPROVEN_BYTES_MAX: usize = 128 * 1024;
+/// Emptied lists of such replies kept per shard for reuse.
+pub const UNPROVEN_POOLED: usize = 64;
+
 // --- JSON-RPC -----------------------------------------------------------------------------------
 
 /// Nesting of arrays and objects in a body; deeper is refused before it is parsed.

@@ -28,6 +28,7 @@ use super::{
     stream::{EndOfStream, Role, Via},
     subscriptions::Full,
     table::{CallSlot, ConnSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot},
+    unproven::Kept,
     wheel::TimerId,
 };
 use crate::{core::conn::State, limits};
@@ -766,7 +767,7 @@ impl Shard {
         let json = self.reply_json(conn, facts, None, json, now);
         if self.config.fresh_get_fallback {
             let session = self.session_key(session);
-            self.doubt_reply(conn, session, json, now);
+            self.keep_unproven(conn, Kept::Json(session, json), now.ms + limits::ACK_CHECK_MS);
         }
     }
 

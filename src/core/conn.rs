@@ -6,10 +6,10 @@
 //!
 //! Invariants: a connection has one timer at most, whose meaning follows from the state when it fires, so none can be
 //! orphaned; a request is parsed only when the reply to the one before was handed over in full; a `Streaming` state
-//! and a live attachment name each other, as do `trailing` and an ending one.
+//! and a live attachment name each other, as do what is `unproven` and an ending one.
 
 use super::{
-    http::{Persistence, Refusal, ReplyHead, Version},
+    http::{Persistence, Refusal, ReplyHead, Version, reply::CONTINUE_100},
     journal::NotedEnd,
     memory::Charge,
     output::{Boundary, Output},
@@ -22,14 +22,13 @@ use super::{
     table::{
         ConnSlot, CredentialSlot, ExchangeSlot, Generational, PostSlot, SessionSlot, Slot as _, StreamSlot,
     },
+    unproven::{Kept, Unproven},
     wheel::TimerId,
 };
 use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::net::IpAddr;
 
-/// How long until the kernel is asked, or asked again, whether something arrived; until then its bytes are kept.
-pub(super) const ACK_CHECK_MS: u64 = 1_000;
 /// Emptied output queues kept for reuse.
 const OUTPUTS_POOLED: usize = 64;
 /// Emptied places of input kept for reuse: most are in use for the length of one turn.
@@ -46,30 +45,17 @@ pub(super) struct Conn {
     written: u64,
     /// Last progress of output, or begin of the state while there is none.
     pub(super) progress_ms: u64,
-    /// A stream that ended here; what arrived of it is not known yet.
-    pub(super) trailing: Option<StreamSlot>,
+    /// What ended here and may not have arrived yet.
+    pub(super) unproven: Option<Box<Unproven>>,
     /// With what its latest request came in.
     pub(super) credential: Option<CredentialSlot>,
     pub(super) source: Source,
-    /// A JSON reply that may not have arrived yet.
-    doubted: Option<Box<Doubted>>,
     pub(super) transfer: Transfer,
     pub(super) persistence: Persistence,
     comment: Comment,
     listing: Listing,
     peer: Peer,
     age: Age,
-}
-
-/// A reply without event ids, kept until there is evidence that it arrived.
-#[derive(Debug)]
-struct Doubted {
-    session: SessionKey,
-    json: Bytes,
-    /// Where it ends in the connection's output.
-    end: u64,
-    /// When to ask the kernel.
-    check_ms: u64,
 }
 
 /// What the current exchange is at.
@@ -91,8 +77,8 @@ pub(super) enum State {
     Exchanging(ExchangeSlot),
     /// The stream that carries a session over HTTP+SSE is written.
     Carrying(SessionSlot),
-    /// Being moved to another shard, with the request it is moved for if that was read.
-    Moving(Option<Box<ReadRequest>>),
+    /// Being moved to this shard, with the request it is moved for if that was read.
+    Moving(ShardId, Option<Box<ReadRequest>>),
     /// The shell was asked to end it.
     Closing(Ending),
 }
@@ -106,12 +92,21 @@ pub(super) enum Afterwards {
     Close,
 }
 
-/// A keep-alive comment on its way, which needs no queue.
+/// A keep-alive comment on its way, which needs no queue, or what stands for one before a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comment {
     None,
-    Due,
-    Lent,
+    Due(Words),
+    Lent(Words),
+}
+
+/// What is said only to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    /// A comment of an event stream.
+    Comment,
+    /// An interim response: any number of them may come before the reply (RFC 9110 section 15.2).
+    Interim,
 }
 
 /// Whether the connection is on the list of those that have output.
@@ -151,10 +146,9 @@ impl Conn {
             output: None,
             written: 0,
             progress_ms: now.ms,
-            trailing: None,
+            unproven: None,
             credential: None,
             source,
-            doubted: None,
             transfer: Transfer::Chunked,
             persistence: Persistence::Keep,
             comment: Comment::None,
@@ -172,8 +166,8 @@ impl Conn {
     /// The offset in the connection's output at which everything queued so far ends.
     pub(super) fn queued_offset(&self) -> u64 {
         let comment = match self.comment {
-            Comment::Lent => sse::comment(self.transfer).len(),
-            Comment::None | Comment::Due => 0,
+            Comment::Lent(words) => self.said(words).len(),
+            Comment::None | Comment::Due(_) => 0,
         };
         self.written + (comment + self.output_bytes()) as u64
     }
@@ -181,8 +175,8 @@ impl Conn {
     /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
     pub(super) fn lent_offset(&self) -> u64 {
         let comment = match self.comment {
-            Comment::Lent => sse::comment(self.transfer).len(),
-            Comment::None | Comment::Due => 0,
+            Comment::Lent(words) => self.said(words).len(),
+            Comment::None | Comment::Due(_) => 0,
         };
         self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
     }
@@ -204,7 +198,14 @@ impl Conn {
     }
 
     fn has_output(&self) -> bool {
-        self.output_bytes() > 0 || self.comment == Comment::Lent
+        self.output_bytes() > 0 || matches!(self.comment, Comment::Lent(_))
+    }
+
+    fn said(&self, words: Words) -> &'static [u8] {
+        match words {
+            Words::Comment => sse::comment(self.transfer),
+            Words::Interim => CONTINUE_100,
+        }
     }
 }
 
@@ -284,7 +285,7 @@ impl Shard {
             | State::Head
             | State::Body(_)
             | State::Flushing(_)
-            | State::Moving(_)
+            | State::Moving(..)
             | State::Closing(_) => {}
         }
     }
@@ -294,8 +295,10 @@ impl Shard {
         self.conns[conn].peer = Peer::Silent;
         let offset = self.conns[conn].arrived_offset(unacknowledged);
         match self.conns[conn].state {
+            // What it said before is still to be answered.
+            State::Idle if self.is_held(conn) => {}
             State::Idle | State::Head | State::Body(_) => {
-                self.settle_trailing(conn, offset, now);
+                self.settle_all(conn, offset, now);
                 self.close_conn(conn, Ending::Gone);
             }
             State::Streaming(stream) if self.streams[stream].via.is_get() => {
@@ -314,7 +317,7 @@ impl Shard {
             // It may still read; what it has read so far is evidence.
             State::Streaming(stream) => self.stream_measured(stream, offset, now),
             State::Exchanging(exchange) => self.exchange_half_closed(exchange, now),
-            State::Waiting(_) | State::Flushing(_) | State::Moving(_) | State::Closing(_) => {}
+            State::Waiting(_) | State::Flushing(_) | State::Moving(..) | State::Closing(_) => {}
         }
         self.arm_conn(conn);
     }
@@ -322,7 +325,7 @@ impl Shard {
     /// The connection is dead.
     pub(super) fn peer_lost(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
-        self.settle_trailing(conn, offset, now);
+        self.settle_all(conn, offset, now);
         if let State::Streaming(stream) = self.conns[conn].state {
             self.conns[conn].state = State::Flushing(Afterwards::Close);
             self.detach(stream, offset, now);
@@ -333,7 +336,7 @@ impl Shard {
     /// The shell is done with the connection: its slot is free.
     pub(super) fn conn_closed(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
-        self.settle_trailing(conn, offset, now);
+        self.settle_all(conn, offset, now);
         debug_assert!(
             matches!(self.conns[conn].state, State::Closing(_)),
             "the shell ends what it was asked to"
@@ -353,22 +356,9 @@ impl Shard {
         entry
     }
 
-    /// What arrived of what ended here is known now.
-    fn settle_trailing(&mut self, conn: ConnSlot, offset: u64, now: Now) {
-        if let Some(doubted) = self.conns[conn].doubted.take()
-            && doubted.end > offset
-            && let Some(session) = self.find_session_key(doubted.session)
-        {
-            self.json_lost(session, &doubted.json, now);
-        }
-        if let Some(stream) = self.conns[conn].trailing.take() {
-            self.detach(stream, offset, now);
-        }
-    }
-
     /// Whether the connection is still to be moved: its end may have come first.
     pub(super) fn is_moving(&self, conn: ConnSlot) -> bool {
-        matches!(self.conns[conn].state, State::Moving(_))
+        matches!(self.conns[conn].state, State::Moving(..))
     }
 
     /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
@@ -378,7 +368,7 @@ impl Shard {
         let entry = self.remove_conn(conn);
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
-        let State::Moving(request) = entry.state else { unreachable!("seen by the caller") };
+        let State::Moving(_, request) = entry.state else { unreachable!("seen by the caller") };
         let source = entry.source;
         MovedConn { conn: key, shard, source, bytes, request, refusal: super::http::reply::BUSY_503 }
     }
@@ -403,7 +393,7 @@ impl Shard {
 
     /// Takes what was received and does what it asks for. Returns a buffer to reuse.
     pub(super) fn take_in(&mut self, conn: ConnSlot, buffer: BytesMut, now: Now) -> Option<BytesMut> {
-        if let State::Closing(_) | State::Moving(_) = self.conns[conn].state {
+        if let State::Closing(_) | State::Moving(..) = self.conns[conn].state {
             return Some(buffer);
         }
         let mut place = self.inputs.pop().unwrap_or_default();
@@ -432,14 +422,15 @@ impl Shard {
     pub(super) fn process(&mut self, conn: ConnSlot, now: Now) {
         loop {
             let step = match self.conns[conn].state {
-                State::Idle | State::Head => self.process_head(conn, now),
+                State::Idle => self.begin_head(conn, now),
+                State::Head => self.process_head(conn, now),
                 State::Body(_) => self.process_body(conn, now),
                 State::Waiting(_)
                 | State::Streaming(_)
                 | State::Exchanging(_)
                 | State::Carrying(_)
                 | State::Flushing(_)
-                | State::Moving(_)
+                | State::Moving(..)
                 | State::Closing(_) => Step::Wait,
             };
             if step == Step::Wait {
@@ -447,6 +438,13 @@ impl Shard {
             }
         }
         self.arm_conn(conn);
+    }
+
+    fn begin_head(&mut self, conn: ConnSlot, now: Now) -> Step {
+        if self.has_input(conn) && self.awaits_evidence(conn, now) {
+            return Step::Wait;
+        }
+        self.process_head(conn, now)
     }
 
     fn process_head(&mut self, conn: ConnSlot, now: Now) -> Step {
@@ -528,11 +526,10 @@ impl Shard {
         self.conns[conn].written
     }
 
-    /// A head is complete, and so everything written before has arrived: the client reads replies in order.
-    pub(super) fn head_arrived(&mut self, conn: ConnSlot, now: Now) {
+    /// A head is complete.
+    pub(super) fn head_arrived(&mut self, conn: ConnSlot) {
         self.conns[conn].age = Age::Used;
         self.counters.requests += 1;
-        self.settle_trailing(conn, u64::MAX, now);
     }
 
     /// A body is on its way: its deadline runs from now.
@@ -546,7 +543,10 @@ impl Shard {
     pub(super) fn read_interest(&self, conn: ConnSlot) -> Interest {
         let entry = &self.conns[conn];
         match entry.state {
-            State::Closing(_) | State::Moving(_) => Interest::Nothing,
+            State::Closing(_) => Interest::Nothing,
+            // Nothing is written while evidence is awaited, so only this tells that the peer is gone.
+            _ if self.is_held(conn) => Interest::Failure,
+            State::Moving(..) => Interest::Nothing,
             _ if entry.peer == Peer::Silent => Interest::Nothing,
             State::Idle => Interest::Park,
             State::Head | State::Body(_) => Interest::Receive,
@@ -634,13 +634,13 @@ impl Shard {
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        match &mut entry.output {
-            Some(output) => output.lend(pieces),
-            None if entry.comment == Comment::Due => {
-                entry.comment = Comment::Lent;
-                pieces.push(Piece::Static(sse::comment(entry.transfer)));
+        match (&mut entry.output, entry.comment) {
+            (Some(output), _) => output.lend(pieces),
+            (None, Comment::Due(words)) => {
+                entry.comment = Comment::Lent(words);
+                pieces.push(Piece::Static(entry.said(words)));
             }
-            None => {}
+            (None, Comment::None | Comment::Lent(_)) => {}
         }
     }
 
@@ -655,8 +655,8 @@ impl Shard {
         if count > 0 {
             entry.progress_ms = now.ms;
         }
-        if entry.comment == Comment::Lent {
-            self.comment_taken(conn, count);
+        if let Comment::Lent(words) = entry.comment {
+            self.comment_taken(conn, words, count);
         } else if let Some(output) = &mut entry.output {
             output.advance(count);
             self.recycle_output(conn);
@@ -664,11 +664,11 @@ impl Shard {
         self.write_on(conn, now);
     }
 
-    fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
+    fn comment_taken(&mut self, conn: ConnSlot, words: Words, count: usize) {
         let entry = &mut self.conns[conn];
         self.counters.comments += 1;
         entry.comment = Comment::None;
-        let rest = &sse::comment(entry.transfer)[count..];
+        let rest = &entry.said(words)[count..];
         if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
@@ -719,14 +719,20 @@ impl Shard {
         let entry = &mut self.conns[conn];
         entry.state = State::Idle;
         entry.progress_ms = now.ms;
-        if entry.input.is_some() {
+        self.go_on(conn, now);
+    }
+
+    /// Looks at the requests that came while others were answered.
+    fn go_on(&mut self, conn: ConnSlot, now: Now) {
+        if self.conns[conn].input.is_some() {
             self.process(conn, now);
             drop(self.spent_input(conn));
         }
         self.arm_conn(conn);
         // A silent peer still gets the replies to all it asked; what it left unfinished never comes.
         let entry = &self.conns[conn];
-        if entry.peer == Peer::Silent && matches!(entry.state, State::Idle | State::Head | State::Body(_)) {
+        let has_asked_all = matches!(entry.state, State::Idle | State::Head | State::Body(_));
+        if entry.peer == Peer::Silent && has_asked_all && !self.is_held(conn) {
             self.close_orderly(conn, now);
         }
     }
@@ -787,23 +793,34 @@ impl Shard {
 // --- Time ---------------------------------------------------------------------------------------
 
 impl Shard {
-    /// When something has to happen to the connection if nothing else does.
+    /// When something has to happen to the connection if nothing else does, or the kernel is to be asked about it.
     fn conn_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
+        let deadline_ms = self.state_deadline_ms(conn).unwrap_or(u64::MAX);
+        let deadline_ms = match self.conns[conn].state {
+            State::Closing(_) => deadline_ms,
+            _ => deadline_ms.min(self.evidence_due_ms(conn)),
+        };
+        (deadline_ms < u64::MAX).then_some(deadline_ms)
+    }
+
+    /// When the present state ends by itself.
+    fn state_deadline_ms(&self, conn: ConnSlot) -> Option<u64> {
         let (entry, config) = (&self.conns[conn], &self.config);
         let allowed_ms = match entry.state {
             State::Closing(Ending::Orderly) => limits::LINGER_MS,
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(_) => return None,
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => return None,
             _ if entry.has_output() => config.write_timeout_ms,
-            State::Idle if entry.age == Age::Used => {
-                let idle_ms = entry.progress_ms + config.idle_timeout_ms;
-                let check_ms = entry.doubted.as_ref().map_or(u64::MAX, |doubted| doubted.check_ms);
-                return Some(idle_ms.min(check_ms));
-            }
+            State::Idle if entry.age == Age::Used => config.idle_timeout_ms,
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
             State::Streaming(_) | State::Carrying(_) => return self.stream_deadline_ms(conn),
             State::Exchanging(exchange) if self.exchanges[exchange].is_stream() => {
                 return self.stream_deadline_ms(conn);
+            }
+            State::Exchanging(exchange)
+                if entry.peer == Peer::Silent && self.exchanges[exchange].takes_interim() =>
+            {
+                limits::SILENT_PEER_PROBE_MS
             }
             State::Waiting(_) | State::Exchanging(_) | State::Flushing(_) => return None,
         };
@@ -839,7 +856,10 @@ impl Shard {
     /// The connection's timer fired.
     pub(super) fn conn_expired(&mut self, conn: ConnSlot, now: Now) {
         self.conns[conn].timer = None;
-        if let Some(deadline_ms) = self.conn_deadline_ms(conn)
+        if self.evidence_due_ms(conn) <= now.ms {
+            self.ask_for_evidence(conn, now);
+        }
+        if let Some(deadline_ms) = self.state_deadline_ms(conn)
             && deadline_ms <= now.ms
         {
             self.conn_overdue(conn, deadline_ms, now);
@@ -850,17 +870,20 @@ impl Shard {
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
             State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(_) => {}
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => {}
             _ if self.conns[conn].has_output() => {
                 self.counters.connections_stalled += 1;
                 self.close_conn(conn, Ending::Cut);
             }
-            State::Idle => self.idle_overdue(conn, now),
+            State::Idle => self.close_conn(conn, Ending::Gone),
             State::Head => {
                 self.time_out(conn, Refusal::timeout("the request's head did not arrive in time"), now)
             }
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
+            }
+            State::Exchanging(exchange) if !self.exchanges[exchange].is_stream() => {
+                self.comment_due(conn, deadline_ms, now);
             }
             State::Streaming(_) | State::Exchanging(_) | State::Carrying(_)
                 if self.token_expires_ms(conn) <= now.ms =>
@@ -878,20 +901,6 @@ impl Shard {
         }
     }
 
-    /// An idle connection has been idle for too long, or its last reply for long enough to have arrived.
-    fn idle_overdue(&mut self, conn: ConnSlot, now: Now) {
-        let key = self.conn_key(conn);
-        let entry = &mut self.conns[conn];
-        if let Some(doubted) = &mut entry.doubted
-            && entry.progress_ms + self.config.idle_timeout_ms > now.ms
-        {
-            doubted.check_ms = now.ms + ACK_CHECK_MS;
-            self.effects.push_back(Effect::Measure(key));
-            return;
-        }
-        self.close_conn(conn, Ending::Gone);
-    }
-
     fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
         self.counters.requests_timed_out += 1;
         let facts = match &mut self.conns[conn].state {
@@ -906,47 +915,51 @@ impl Shard {
         let late_ms = now.ms - deadline_ms;
         self.counters.comments_late_ms += late_ms;
         self.counters.comments_late_ms_max = self.counters.comments_late_ms_max.max(late_ms);
+        let words = self.words(conn);
         let entry = &mut self.conns[conn];
-        entry.comment = Comment::Due;
+        entry.comment = Comment::Due(words);
         entry.progress_ms = now.ms;
         self.with_comment.push_back(self.conn_key(conn));
     }
 
-    /// Asks whether anybody reads this stream, by a comment: a peer that is gone answers with a reset, and the next one fails.
+    /// What can be said on the connection at any time.
+    fn words(&self, conn: ConnSlot) -> Words {
+        match self.conns[conn].state {
+            State::Exchanging(exchange) if !self.exchanges[exchange].is_stream() => Words::Interim,
+            _ => Words::Comment,
+        }
+    }
+
+    /// Asks whether anybody reads what comes here, by something that means nothing: a peer that is gone answers with a reset, and the next one fails.
     pub(super) fn probe_reader(&mut self, conn: ConnSlot) {
         if self.conns[conn].output.is_none() && self.conns[conn].comment == Comment::None {
-            self.conns[conn].comment = Comment::Due;
+            self.conns[conn].comment = Comment::Due(self.words(conn));
             self.with_comment.push_back(self.conn_key(conn));
         }
     }
 
     /// Whether a comment that came due is still worth writing.
     pub(super) fn wants_comment(&self, conn: ConnSlot) -> bool {
-        self.conns[conn].comment == Comment::Due && self.conns[conn].output.is_none()
+        matches!(self.conns[conn].comment, Comment::Due(_)) && self.conns[conn].output.is_none()
     }
 
-    /// Keeps a JSON reply that was just queued until there is evidence that it arrived.
-    pub(super) fn doubt_reply(&mut self, conn: ConnSlot, session: SessionKey, json: Bytes, now: Now) {
-        let entry = &mut self.conns[conn];
-        let (end, check_ms) = (entry.queued_offset(), now.ms + ACK_CHECK_MS);
-        entry.doubted = Some(Box::new(Doubted { session, json, end, check_ms }));
-    }
-
-    /// What arrived so far is known: evidence for what is or was written here.
+    /// What arrived so far is known: evidence for what is or was written here, for which something may have waited.
     pub(super) fn conn_measured(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
-        self.conns[conn].doubted.take_if(|doubted| doubted.end <= offset);
-        if let State::Streaming(stream) = self.conns[conn].state {
-            self.stream_measured(stream, offset, now);
-        } else if let Some(stream) = self.conns[conn].trailing {
-            self.stream_arrived(stream, offset);
+        self.settle_arrived(conn, offset, now);
+        match self.conns[conn].state {
+            State::Streaming(stream) => self.stream_measured(stream, offset, now),
+            State::Moving(shard, _) => self.move_if_proven(conn, shard),
+            State::Idle if self.has_input(conn) && !self.is_full_of_unproven(conn) => self.go_on(conn, now),
+            _ => {}
         }
+        self.arm_conn(conn);
     }
 
     /// The stream's connection is being ended: it is not live any more, but what arrived is not known yet.
     fn suspend_stream(&mut self, stream: StreamSlot, conn: ConnSlot) {
         self.leave_lists(stream);
         self.streams[stream].attachment = Attachment::Ending(conn);
-        self.conns[conn].trailing = Some(stream);
+        self.keep_unproven(conn, Kept::Stream(stream), u64::MAX);
     }
 }

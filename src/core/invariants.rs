@@ -97,7 +97,9 @@ impl Shard {
                 );
             }
             Attachment::Ending(conn) => {
-                assert_eq!(self.conns[conn].trailing, Some(stream), "an ending stream trails its connection");
+                let unproven = self.conns[conn].unproven.as_ref();
+                let is_held = unproven.is_some_and(|unproven| unproven.holds(stream));
+                assert!(is_held, "an ending stream is unproven on its connection");
             }
         }
         assert!(
@@ -184,12 +186,11 @@ impl Shard {
             if let State::Waiting(post) = entry.state {
                 assert_eq!(self.posts[post].conn, Some(conn), "what waits for a POST is its connection");
             }
-            if let Some(stream) = entry.trailing {
-                assert_eq!(
-                    self.streams[stream].attachment,
-                    Attachment::Ending(conn),
-                    "what trails is ending"
-                );
+            if let Some(unproven) = &entry.unproven {
+                let is_ending =
+                    |stream: StreamSlot| self.streams[stream].attachment == Attachment::Ending(conn);
+                assert!(unproven.streams().all(is_ending), "what is unproven is ending");
+                assert!(!unproven.is_empty(), "what is unproven is kept while there is some");
             }
         }
     }

@@ -212,7 +212,7 @@ impl Shard {
             self.stream_arrived(stream, end);
         }
         if let Attachment::Ending(conn) = self.streams[stream].attachment {
-            self.conns[conn].trailing = None;
+            self.forget_unproven(conn, stream);
             self.streams[stream].attachment = Attachment::None;
             self.forget_copies(stream);
             self.release_claims(stream, now);

@@ -47,6 +47,7 @@ mod stream;
 mod subscriptions;
 mod table;
 mod tag;
+mod unproven;
 pub mod wheel;
 
 pub use request::ReadRequest;

@@ -18,7 +18,6 @@ use super::{
     },
     ids::{EventId, SessionId},
     memory::Charge,
-    quotas::Source,
     seam::*,
     session::SessionEnd,
     shard::Shard,
@@ -201,7 +200,7 @@ impl Shard {
                 return Step::Wait;
             }
         };
-        self.head_arrived(conn, now);
+        self.head_arrived(conn);
         self.note_request(conn, head.method, head.target, now);
         let cors = match self.config.policy.check(&head) {
             Ok(cors) => cors,
@@ -232,7 +231,7 @@ impl Shard {
         match self.judge(conn, &head, cors, now) {
             Ok(Verdict::Move(shard)) => {
                 self.keep_input(conn, input);
-                self.move_conn(conn, shard, None);
+                self.move_conn(conn, shard, None, now);
                 Step::Wait
             }
             Ok(Verdict::Post(mut request, expect)) => {
@@ -393,15 +392,18 @@ impl Shard {
     }
 
     /// Leaves the connection, and all it sent, to the shard that is to answer: with the request, if it was read already.
-    pub(super) fn move_conn(&mut self, conn: ConnSlot, shard: ShardId, request: Option<Box<ReadRequest>>) {
-        let key = self.conn_key(conn);
-        self.conn_mut(conn).state = State::Moving(request);
+    pub(super) fn move_conn(
+        &mut self,
+        conn: ConnSlot,
+        shard: ShardId,
+        request: Option<Box<ReadRequest>>,
+        now: Now,
+    ) {
+        self.conn_mut(conn).state = State::Moving(shard, request);
         // It is counted where it is answered.
         self.counters.requests -= 1;
         self.unnote_request(conn);
-        let refusal = http::reply::BUSY_503;
-        let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
-        self.effects.push_back(Effect::Move(MovedConn { conn: key, shard, source, bytes, request, refusal }));
+        self.move_when_proven(conn, shard, now);
     }
 
     // --- Sessions of requests --------------------------------------------------------------------

@@ -34,6 +34,7 @@ use super::{
     subscriptions::Subscriptions,
     table::{CallSlot, ConnSlot, ExchangeSlot, PostSlot, PrincipalSlot, SessionSlot, StreamSlot, Table},
     tag::Tagged,
+    unproven::Unproven,
     wheel::{TimerId, Wheel},
 };
 use crate::limits;
@@ -75,6 +76,9 @@ pub struct Shard {
     /// Emptied places of input, for reuse.
     #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
     pub(super) inputs: Vec<Box<BytesMut>>,
+    /// Emptied lists of unproven replies, for reuse.
+    #[allow(clippy::vec_box, reason = "connections hold boxes, and get these ones")]
+    pub(super) unproven: Vec<Box<Unproven>>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) with_output: VecDeque<ConnKey>,
     pub(super) with_comment: VecDeque<ConnKey>,
@@ -255,6 +259,7 @@ impl Shard {
             date_unix_s: now.unix_s,
             outputs: Vec::new(),
             inputs: Vec::new(),
+            unproven: Vec::new(),
             effects: VecDeque::new(),
             with_output: VecDeque::new(),
             with_comment: VecDeque::new(),

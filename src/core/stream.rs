@@ -9,7 +9,7 @@
 //! also after the entry was forgotten.
 
 use super::{
-    conn::{ACK_CHECK_MS, Afterwards, State},
+    conn::{Afterwards, State},
     ids::{EventId, StreamKind},
     log::{Event, Log, Removed, Unproven},
     queue::{Class, Message},
@@ -18,9 +18,10 @@ use super::{
     shard::{Deadline, Shard},
     sse,
     table::{ConnSlot, Generational, PostSlot, SessionSlot, StreamSlot},
+    unproven::Kept,
     wheel::TimerId,
 };
-use crate::core::log::Delivery;
+use crate::{core::log::Delivery, limits::ACK_CHECK_MS};
 
 /// Output a connection may hold before no further event is pulled for it, in bytes.
 const PULL_BELOW_BYTES: usize = 16 * 1024;
@@ -595,14 +596,14 @@ impl Shard {
             let last = sse::last_chunk(self.conns[conn].transfer);
             self.queue_frame(conn, [Piece::Static(last)], now);
             self.streams[stream].attachment = Attachment::Ending(conn);
-            self.conns[conn].trailing = Some(stream);
+            self.keep_unproven(conn, Kept::Stream(stream), now.ms + ACK_CHECK_MS);
             let afterwards = if end == EndOfStream::Drain { Afterwards::Close } else { Afterwards::AsAgreed };
             self.finish_reply(conn, afterwards, now);
         }
         match end {
             EndOfStream::WithSession => {
                 if let Attachment::Ending(conn) = self.streams[stream].attachment {
-                    self.conns[conn].trailing = None;
+                    self.forget_unproven(conn, stream);
                 }
                 self.forget_stream(stream);
             }

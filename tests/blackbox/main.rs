@@ -14,6 +14,9 @@ mod failover;
 mod hostile;
 mod hostile_attacks;
 mod http;
+#[path = "../core/issuer.rs"]
+mod issuer;
+mod jwt;
 mod keep_alive;
 mod legacy;
 mod logs;

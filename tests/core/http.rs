@@ -3,7 +3,6 @@
 use crate::world::{
     World,
     ask::{bodiless, chunked, notification, post, post_head, request},
-    client::ClientId,
     config,
     http::dechunk,
 };
@@ -758,30 +757,25 @@ fn an_http_1_0_stream_ends_with_its_connection() {
     assert_eq!(world.ending(listener), Some(Ending::Orderly));
 }
 
-fn interest(world: &World, client: ClientId) -> Interest {
-    let entry = &world.clients[client.0];
-    world.shards[entry.shard].interest(entry.key)
-}
-
 #[test]
 fn the_read_side_waits_for_what_may_come() {
     let mut world = World::new();
     let client = world.open("2025-06-18");
-    assert_eq!(interest(&world, client), Interest::Park, "between requests, without a buffer");
+    assert_eq!(world.interest(client), Interest::Park, "between requests, without a buffer");
     let session = world.session_field(client);
     let whole = post(&session, &request("1", "tools/call"));
     let (head, body) = whole.split_at(whole.find("\r\n\r\n").unwrap() + 4);
     for part in [&head[..20], &head[20..], &body[..5]] {
         world.send(client, part);
-        assert_eq!(interest(&world, client), Interest::Receive, "within a request");
+        assert_eq!(world.interest(client), Interest::Receive, "within a request");
     }
     world.send(client, &body[5..]);
-    assert_eq!(interest(&world, client), Interest::Park, "its reply is awaited");
+    assert_eq!(world.interest(client), Interest::Park, "its reply is awaited");
     world.half_close(client);
-    assert_eq!(interest(&world, client), Interest::Nothing, "nothing more will come");
+    assert_eq!(world.interest(client), Interest::Nothing, "nothing more will come");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
-    assert_eq!(interest(&world, client), Interest::Nothing, "it is over");
+    assert_eq!(world.interest(client), Interest::Nothing, "it is over");
 }
 
 #[test]
@@ -792,7 +786,7 @@ fn a_buffer_is_kept_only_while_it_holds_something() {
     let moved = world.join_on(client, 0);
     world.get(moved);
     assert_eq!(world.response(moved).status, 200);
-    assert_eq!(interest(&world, moved), Interest::Park, "a moved listener");
+    assert_eq!(world.interest(moved), Interest::Park, "a moved listener");
 
     let piped = world.join_on(client, 1);
     let session = world.session_field(client);
@@ -800,12 +794,12 @@ fn a_buffer_is_kept_only_while_it_holds_something() {
         piped,
         post(&session, &request("1", "tools/call")) + &post(&session, &request("2", "tools/call")),
     );
-    assert_eq!(interest(&world, piped), Interest::Failure, "holds the second request");
+    assert_eq!(world.interest(piped), Interest::Failure, "holds the second request");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
-    assert_eq!(interest(&world, piped), Interest::Park, "holds nothing");
+    assert_eq!(world.interest(piped), Interest::Park, "holds nothing");
     let (shard, call) = world.take_call();
     world.answer(shard, call.key, "{}");
     world.send(piped, bodiless("GET", &(session + "Accept: text/event-stream\r\n")) + "more");
-    assert_eq!(interest(&world, piped), Interest::HangUp, "a stream whose client has sent more");
+    assert_eq!(world.interest(piped), Interest::HangUp, "a stream whose client has sent more");
 }

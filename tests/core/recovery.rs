@@ -1,6 +1,7 @@
 //! Replies whose connection died: who gets them, once.
 
-use crate::world::{World, client::ClientId};
+use crate::world::{World, ask::post, client::ClientId};
+use moorline::limits::{ACK_RECHECK_MS, UNPROVEN_BYTES_MAX, UNPROVEN_REPLIES_MAX};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}"#;
 
@@ -105,6 +106,77 @@ fn a_written_reply_that_did_not_arrive_is_recovered() {
     let listener = world.join(client);
     world.get(listener);
     assert_eq!(response_ids(&mut world, listener), [5]);
+}
+
+#[test]
+fn a_request_behind_a_reply_is_no_evidence_that_it_arrived() {
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let mut world = World::new();
+        let client = world.open(revision);
+        let poster = world.join(client);
+        world.hold(poster);
+        world.post(poster, CALL);
+        let (shard, call) = world.take_call();
+        world.answer(shard, call.key, "{}");
+        world.post(poster, &CALL.replace('5', "6"));
+        let (shard, call) = world.take_call();
+        world.progress(shard, call.key, 1);
+        world.answer(shard, call.key, "{}");
+        world.reset(poster);
+        let listener = world.join(client);
+        world.get(listener);
+        assert_eq!(response_ids(&mut world, listener), [5, 6], "{revision}");
+    }
+}
+
+#[test]
+fn requests_wait_when_too_many_replies_may_not_have_arrived() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    let poster = world.join(client);
+    world.hold(poster);
+    let count = UNPROVEN_REPLIES_MAX + 3;
+    let field = world.session_field(client);
+    let pipeline: String = (0..count).map(|id| post(&field, &CALL.replace('5', &id.to_string()))).collect();
+    world.send(poster, pipeline);
+    world.half_close(poster);
+    let answer_all = |world: &mut World| {
+        let mut answered = 0;
+        while !world.calls.is_empty() {
+            let (shard, call) = world.take_call();
+            world.answer(shard, call.key, "{}");
+            answered += 1;
+        }
+        answered
+    };
+    assert_eq!(answer_all(&mut world), UNPROVEN_REPLIES_MAX);
+    world.advance(10 * ACK_RECHECK_MS);
+    assert_eq!(answer_all(&mut world), 0, "nothing has arrived yet");
+    world.acknowledge(poster);
+    world.advance(2 * ACK_RECHECK_MS);
+    assert_eq!(answer_all(&mut world), 3);
+    let ids: Vec<_> = world.responses(poster).iter().map(|reply| reply.json()["id"].clone()).collect();
+    assert_eq!(ids, (0..count).collect::<Vec<_>>());
+    world.reset(poster);
+    let listener = world.join(client);
+    world.get(listener);
+    assert_eq!(response_ids(&mut world, listener), [] as [u64; 0], "all have arrived");
+}
+
+#[test]
+fn large_replies_wait_for_each_other() {
+    let mut world = World::new();
+    let client = world.open("2025-06-18");
+    let poster = world.join(client);
+    world.hold(poster);
+    world.post(poster, CALL);
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, &format!(r#"{{"text":"{}"}}"#, "x".repeat(UNPROVEN_BYTES_MAX)));
+    world.post(poster, &CALL.replace('5', "6"));
+    assert!(world.calls.is_empty());
+    world.acknowledge(poster);
+    world.advance(2 * ACK_RECHECK_MS);
+    assert_eq!(world.calls.len(), 1);
 }
 
 #[test]

@@ -8,9 +8,10 @@ use crate::world::{
     stateless::stateless,
 };
 use moorline::core::{
-    ConnKey, Effect, Ending,
+    ConnKey, Effect, Ending, Interest,
     config::{CoreConfig, StatelessHome},
 };
+use moorline::limits::ACK_RECHECK_MS;
 
 const SHARDS: [u16; 3] = [1, 2, 4];
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -187,6 +188,64 @@ fn a_request_behind_a_slow_one_moves_only_after_its_reply() {
     world.answer(shard, call.key, "{}");
     let ids: Vec<_> = world.responses(client).iter().map(|reply| reply.json()["id"].clone()).collect();
     assert_eq!((ids, world.client(client).moves), (vec![1.into(), 2.into(), 3.into()], 2));
+}
+
+#[test]
+fn a_connection_moves_when_what_was_written_on_it_has_arrived() {
+    let mut world = World::with(config(2));
+    let (here, there) = (world.open_on(0, "2025-06-18"), world.open_on(1, "2025-06-18"));
+    let client = world.connect_to(0);
+    world.hold(client);
+    let (mine, yours) = (world.session_field(here), world.session_field(there));
+    world.send(client, post(&mine, &request("1", "tools/call")));
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    world.send(client, post(&yours, &request("2", "tools/call")));
+    world.advance(10 * ACK_RECHECK_MS);
+    assert_eq!(world.client(client).moves, 0);
+    world.acknowledge(client);
+    world.advance(2 * ACK_RECHECK_MS);
+    assert_eq!(world.client(client).moves, 1);
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    assert_eq!(world.responses(client).len(), 2);
+}
+
+#[test]
+fn a_connection_moves_when_the_session_ends_for_whose_reply_it_waited() {
+    let mut world = World::with(config(2));
+    let (here, there) = (world.open_on(0, "2025-11-25"), world.open_on(1, "2025-06-18"));
+    let client = world.connect_to(0);
+    world.hold(client);
+    let (mine, yours) = (world.session_field(here), world.session_field(there));
+    world.send(client, post(&mine, &request("1", "tools/call")));
+    let (shard, call) = world.take_call();
+    world.progress(shard, call.key, 1);
+    world.answer(shard, call.key, "{}");
+    world.send(client, post(&yours, &request("2", "tools/call")));
+    assert_eq!(world.client(client).moves, 0);
+    assert_eq!(world.interest(client), Interest::Failure, "only its end would tell that the peer is gone");
+    let other = world.join_on(here, 0);
+    world.send(other, bodiless("DELETE", &mine));
+    assert_eq!(world.client(client).moves, 1);
+}
+
+#[test]
+fn a_reply_that_was_to_arrive_before_a_move_is_recovered_when_it_does_not() {
+    let mut world = World::with(config(2));
+    let (here, there) = (world.open_on(0, "2025-06-18"), world.open_on(1, "2025-06-18"));
+    let client = world.connect_to(0);
+    world.hold(client);
+    let (mine, yours) = (world.session_field(here), world.session_field(there));
+    world.send(client, post(&mine, &request("1", "tools/call")));
+    let (shard, call) = world.take_call();
+    world.answer(shard, call.key, "{}");
+    world.send(client, post(&yours, &request("2", "tools/call")));
+    world.reset(client);
+    let listener = world.join_on(here, 0);
+    world.get(listener);
+    let events = world.response(listener).events();
+    assert!(events.iter().any(|event| event.name.is_some() && event.json()["id"] == 1), "{events:?}");
 }
 
 #[test]

@@ -107,12 +107,15 @@ impl Sim {
         let socket = params["clientInfo"]["socket"].as_u64().expect("sockets are numbered") as usize;
         let key = call.session.expect("initialize makes a session");
         assert_eq!(self.model.session_of_key(shard, key), None, "a session begins once");
+        let exchange = self.sockets[socket].exchanges.iter_mut().find(|e| e.asked == Asked::Initialize);
+        let exchange = exchange.expect("it was sent here");
+        exchange.session = Some(self.model.sessions.len());
         self.model.sessions.push(Session {
             shard,
             key,
             revision: call.revision,
             is_alive: true,
-            id: None,
+            id: exchange.session_id.take(),
             tag: None,
             events: Default::default(),
             posts: Default::default(),
@@ -124,10 +127,7 @@ impl Sim {
             cancels: Vec::new(),
             doubts: Vec::new(),
         });
-        let session = self.model.sessions.len() - 1;
-        let exchange = self.sockets[socket].exchanges.iter_mut().find(|e| e.asked == Asked::Initialize);
-        exchange.expect("it was sent here").session = Some(session);
-        self.greeting.push((shard, call, session));
+        self.greeting.push((shard, call, self.model.sessions.len() - 1));
     }
 
     fn number_of_call(&self, call: &Call) -> u64 {

@@ -389,8 +389,13 @@ impl Sim {
                 (Asked::Initialize, 200) => {
                     // An initialize that failed begins no session.
                     if let Some(id) = head.field("mcp-session-id") {
-                        let session = session.expect("the backend was asked");
-                        self.model.sessions[session].id = Some(id.to_owned());
+                        // A stream may begin before the backend hears of its session.
+                        match session {
+                            Some(session) => self.model.sessions[session].id = Some(id.to_owned()),
+                            None => {
+                                self.sockets[socket].exchanges[item.exchange].session_id = Some(id.to_owned())
+                            }
+                        }
                     }
                 }
                 (Asked::Initialize, _) => self.agents[agent].is_initializing = false,

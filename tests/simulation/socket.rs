@@ -62,6 +62,8 @@ pub struct Exchange {
     pub asked: Asked,
     /// The session model it belongs to.
     pub session: Option<usize>,
+    /// The id that the head of the answer to an `initialize` gave, until there is a model of its session.
+    pub session_id: Option<String>,
     /// When the client sent it.
     pub step: u64,
     pub sent_ms: u64,
@@ -90,6 +92,7 @@ impl Exchange {
         Exchange {
             asked,
             session,
+            session_id: None,
             step,
             sent_ms,
             status: None,

@@ -207,6 +207,12 @@ impl World {
         self.settle();
     }
 
+    /// What the core wants to hear of the client's connection.
+    pub fn interest(&self, client: ClientId) -> Interest {
+        let entry = &self.clients[client.0];
+        self.shards[entry.shard].interest(entry.key)
+    }
+
     /// The client's connection is reset. What it had not acknowledged is lost.
     pub fn reset(&mut self, client: ClientId) {
         let entry = &mut self.clients[client.0];
