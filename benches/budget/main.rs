@@ -119,8 +119,10 @@ impl Plan {
     }
 }
 
-/// Parts that are no pairs.
-const PARTS: [(&str, fn(&Plan) -> Outcome<()>); 4] =
+/// A part that is no line of pairs: it prints a table of its own.
+type Part = fn(&Plan) -> Outcome<()>;
+
+const PARTS: [(&str, Part); 4] =
     [("latency", mass::latency), ("idle", mass::idle), ("memory", mass::memory), ("counts", counts::print)];
 
 fn names() -> impl Iterator<Item = &'static str> {

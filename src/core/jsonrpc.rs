@@ -575,6 +575,10 @@ fn excerpt(text: &str) -> &str {
 /// Whether arrays and objects are nested deeper than allowed. Brackets within strings do not count; what is
 /// not JSON may get any answer, it is refused in any case.
 fn is_too_deep(json: &[u8]) -> bool {
+    // What opens no more than that cannot be too deep: a search spares almost all bodies the walk.
+    if memchr::memchr2_iter(b'[', b'{', json).nth(limits::JSON_DEPTH_MAX).is_none() {
+        return false;
+    }
     let (mut depth, mut at) = (0usize, 0);
     while let Some(&byte) = json.get(at) {
         at += 1;
