@@ -255,6 +255,7 @@ impl Config {
             ("max-sessions-per-client", self.quotas.sessions),
             ("max-streams-per-client", self.quotas.streams),
             ("max-session-rate", self.quotas.session_rate),
+            ("max-bad-token-rate", self.quotas.bad_token_rate),
             ("memory-limit", self.memory_bytes_max),
         ];
         if let Some((flag, _)) = quotas.into_iter().find(|(_, max)| *max == Some(0)) {

@@ -169,6 +169,11 @@ pub const CLIENT_SHARE: usize = 16;
 pub const CLIENT_SHARE_MIN: usize = 256;
 /// Sessions one client may begin per second (`--max-session-rate`); ten seconds' worth at once.
 pub const SESSION_RATE_MAX: usize = 100;
+/// Bad tokens one address may send per second (`--max-bad-token-rate`), ten seconds' worth at once. A signature takes about
+/// as long to check as twenty requests to answer.
+pub const BAD_TOKEN_RATE_MAX: usize = 10;
+/// Beyond that one in so many of its unknown tokens is still looked at: somebody honest behind the same address gets in.
+pub const UNKNOWN_TOKENS_PER_LOOK: u64 = 16;
 /// Parts of the ledger of clients, each with a lock of its own.
 pub const LEDGER_STRIPES: usize = 64;
 /// Clients with nothing to their name whose pace is remembered; about 60 bytes each.

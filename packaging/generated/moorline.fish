@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_moorline_global_optspecs
-    string join \n listen= admin-listen= path= legacy-sse= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-connections-per-principal= max-sessions-per-client= max-streams-per-client= max-session-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
+    string join \n listen= admin-listen= path= legacy-sse= allow-host= allow-origin= shards= ring-entries= max-connections= auth= allow-anonymous= auth-resource= auth-server= auth-scope= jwt-issuer= jwt-audience= jwt-keys= jwt-algorithm= jwt-skew= max-connections-per-address= max-connections-per-principal= max-sessions-per-client= max-streams-per-client= max-session-rate= max-bad-token-rate= max-sessions= session-idle-timeout= handshake-timeout= keep-alive= listener-policy= response-mode= sse-after= priming= retry= request-timeout= replay-events= replay-bytes= replay-ttl= fresh-get-fallback= memory-limit= max-body= max-message= write-buffer= header-timeout= body-timeout= idle-timeout= write-timeout= stdio-mode= children= max-children= child-inherit= child-env= child-dir= child-start-timeout= child-grace= drain= access-log-sample= log-level= log-format= config= print-config check h/help V/version
 end
 
 function __fish_moorline_needs_command
@@ -58,6 +58,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-p
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it most of its unknown tokens get 429 unseen [default: 10]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l handshake-timeout -d 'End a session that does nothing after initialize' -r
@@ -152,6 +153,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connecti
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-streams-per-client -d 'GET streams of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it most of its unknown tokens get 429 unseen [default: 10]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions -d 'Sessions at one time' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l session-idle-timeout -d 'End a session after this long without activity' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l handshake-timeout -d 'End a session that does nothing after initialize' -r

@@ -29,6 +29,11 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_SESSION_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_session_rate: Option<usize>,
+    /// Bad tokens of one address per second, ten seconds' worth at once; beyond it most of its unknown tokens get 429
+    /// unseen [default: 10]
+    #[arg(long, env = "MOORLINE_MAX_BAD_TOKEN_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
+    #[arg(value_parser = count::<usize>)]
+    max_bad_token_rate: Option<usize>,
 }
 
 impl QuotaFlags {
@@ -39,6 +44,7 @@ impl QuotaFlags {
             sessions: self.max_sessions_per_client,
             streams: self.max_streams_per_client,
             session_rate: self.max_session_rate,
+            bad_token_rate: self.max_bad_token_rate,
         }
     }
 }

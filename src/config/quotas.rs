@@ -3,7 +3,7 @@
 use super::Config;
 use crate::{
     core::quotas::{Loopback, Quota, Quotas},
-    limits::{CLIENT_SHARE, CLIENT_SHARE_MIN, SESSION_RATE_MAX},
+    limits::{BAD_TOKEN_RATE_MAX, CLIENT_SHARE, CLIENT_SHARE_MIN, SESSION_RATE_MAX},
 };
 
 /// Bounds for one client; `None`: its share of what there is for all, from which this machine's own addresses are exempt.
@@ -19,6 +19,8 @@ pub struct QuotaConfig {
     pub streams: Option<usize>,
     /// Sessions that the same may begin per second.
     pub session_rate: Option<usize>,
+    /// Bad tokens that one address may send per second.
+    pub bad_token_rate: Option<usize>,
 }
 
 impl QuotaConfig {
@@ -34,6 +36,7 @@ impl QuotaConfig {
             sessions: quota(self.sessions, share_of(config.sessions_max)),
             streams: quota(self.streams, share_of(config.sessions_max)),
             session_rate: quota(self.session_rate, SESSION_RATE_MAX),
+            bad_token_rate: quota(self.bad_token_rate, BAD_TOKEN_RATE_MAX),
         }
     }
 
@@ -47,6 +50,7 @@ impl QuotaConfig {
             ("max-sessions-per-client", number(quotas.sessions)),
             ("max-streams-per-client", number(quotas.streams)),
             ("max-session-rate", number(quotas.session_rate)),
+            ("max-bad-token-rate", number(quotas.bad_token_rate)),
         ]
     }
 }

@@ -108,10 +108,9 @@ impl Shard {
     /// too many of its principal is said, not refused: a session's 404 comes first.
     ///
     /// # Errors
-    /// 401 or 403 with the challenge. Nothing was kept.
+    /// 401 or 403 with the challenge, or 429 if the address has sent too many bad tokens. Nothing was kept.
     pub(super) fn let_in(&mut self, conn: ConnSlot, head: &Head<'_>, now: Now) -> Result<Arrival, Refusal> {
-        let admitted = self.admit_token(conn, head.authorization, now);
-        admitted.map_err(|denial| self.deny(denial, head.authority))
+        self.admit_token(conn, head.authorization, head.authority, now)
     }
 
     /// Lets in a request that another shard has read; that one's word for its token does not count here.
@@ -124,18 +123,45 @@ impl Shard {
         authorization: Option<&[u8]>,
         now: Now,
     ) -> Result<Arrival, Refusal> {
-        self.admit_token(conn, authorization, now).map_err(|denial| self.deny(denial, None))
+        self.admit_token(conn, authorization, None, now)
     }
 
-    fn admit_token(&mut self, conn: ConnSlot, field: Option<&[u8]>, now: Now) -> Result<Arrival, Denial> {
+    fn admit_token(
+        &mut self,
+        conn: ConnSlot,
+        field: Option<&[u8]>,
+        authority: Option<Authority<'_>>,
+        now: Now,
+    ) -> Result<Arrival, Refusal> {
         if self.access.authenticator.is_none() {
             return Ok(Arrival::Within);
         }
-        let Checked { credential, was_known } = self.access.check(field, now)?;
-        if !was_known {
-            self.counters.tokens_verified += 1;
-        }
+        let token = auth::bearer(field).map_err(|denial| self.deny(denial, authority))?;
+        let digest = Digest::of(token);
+        let credential = match self.access.known(&digest, now) {
+            Some(credential) => credential,
+            None => {
+                self.check_guess(conn, now)?;
+                self.verify_token(conn, token, digest, now).map_err(|denial| self.deny(denial, authority))?
+            }
+        };
         Ok(self.hold_credential(conn, credential))
+    }
+
+    /// Looks at a token in full.
+    fn verify_token(
+        &mut self,
+        conn: ConnSlot,
+        token: &[u8],
+        digest: Digest,
+        now: Now,
+    ) -> Result<CredentialSlot, Denial> {
+        let outcome = self.access.verify(token, digest, now);
+        match outcome {
+            Ok(_) => self.counters.tokens_verified += 1,
+            Err(_) => self.guessed(conn, now),
+        }
+        outcome
     }
 
     /// The connection is, from now on, of whoever this credential is for.
@@ -257,12 +283,6 @@ impl Shard {
     }
 }
 
-/// A token that is good.
-struct Checked {
-    credential: CredentialSlot,
-    was_known: bool,
-}
-
 impl Access {
     /// Nobody yet.
     pub(super) fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
@@ -279,14 +299,13 @@ impl Access {
         }
     }
 
-    fn check(&mut self, field: Option<&[u8]>, now: Now) -> Result<Checked, Denial> {
-        let token = auth::bearer(field)?;
-        let digest = Digest::of(token);
-        if let Some(&credential) = self.by_digest.get(&digest.0)
-            && self.is_good(credential, now)
-        {
-            return Ok(Checked { credential, was_known: true });
-        }
+    /// The credential of a token that was good before, and is.
+    fn known(&mut self, digest: &Digest, now: Now) -> Option<CredentialSlot> {
+        let credential = *self.by_digest.get(&digest.0)?;
+        self.is_good(credential, now).then_some(credential)
+    }
+
+    fn verify(&mut self, token: &[u8], digest: Digest, now: Now) -> Result<CredentialSlot, Denial> {
         let authenticator = self.authenticator.as_ref().expect("asked of a server with rules");
         let grant = authenticator.verify(token, &digest, now.unix_s)?;
         let expires_ms = grant.expires_unix_s.map_or(u64::MAX, |expires_s| {
@@ -306,7 +325,7 @@ impl Access {
         });
         self.by_digest.insert(digest.0, credential);
         self.set_aside(credential);
-        Ok(Checked { credential, was_known: false })
+        Ok(credential)
     }
 
     /// Whether a token that was good still is. One that is not is found no more.

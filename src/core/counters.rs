@@ -48,6 +48,8 @@ counters! {
     requests_without_token
     /// Requests refused with 401 because their token was unknown, malformed, expired or revoked.
     requests_with_bad_token
+    /// Requests refused with 429, their token not looked at, because their address had sent too many bad ones.
+    tokens_not_looked_at
     /// Requests refused with 403 because their token lacks a scope.
     requests_without_scope
     /// Tokens looked at in full: unknown to the shard so far, and good.

@@ -1,4 +1,4 @@
-//! What each client has of the process: connections, sessions, streams, and how fast it begins sessions.
+//! What each client has of the process: connections, sessions, streams, and how fast it begins sessions or sends bad tokens.
 //!
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
@@ -6,7 +6,7 @@
 //! never by a request on a kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
-//! are exact: nobody is refused for what another one has. About 60 bytes per client. Locks are of one stripe of many, held
+//! are exact: nobody is refused for what another one has. About 70 bytes per client. Locks are of one stripe of many, held
 //! for a look-up and an addition.
 
 use crate::limits::{LEDGER_IDLE_ACCOUNTS_MAX, LEDGER_STRIPES};
@@ -40,6 +40,15 @@ pub enum Item {
     Session,
     /// An attached GET stream.
     Stream,
+}
+
+/// What is counted by its pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// To begin a session.
+    Begin,
+    /// To send a token that is not good.
+    Guess,
 }
 
 /// Who a client is, as far as accounts are concerned.
@@ -76,8 +85,8 @@ struct Stripe {
 struct Entry {
     client: u64,
     counts: [u32; 3],
-    /// When a client of perfect pace would come next, in microseconds of the shards' clocks.
-    next_us: u64,
+    /// When a client of perfect pace would act next, in microseconds of the shards' clocks.
+    next_us: [u64; 2],
 }
 
 impl Entry {
@@ -85,14 +94,16 @@ impl Entry {
         self.counts == [0; 3]
     }
 
-    fn step(&mut self, pace: Pace, now_ms: u64) -> Result<(), Full> {
+    /// When the act is due, if that is not too far ahead.
+    fn due_us(&self, act: Act, pace: Pace, now_ms: u64) -> Result<u64, Full> {
         let now_us = now_ms.saturating_mul(1_000);
-        let due_us = self.next_us.max(now_us);
+        let due_us = self.next_us[act as usize].max(now_us);
         let ahead_us = pace.interval_us.saturating_mul(u64::from(pace.burst.saturating_sub(1)));
-        if due_us - now_us > ahead_us {
-            return Err(Full);
-        }
-        self.next_us = due_us + pace.interval_us;
+        if due_us - now_us > ahead_us { Err(Full) } else { Ok(due_us) }
+    }
+
+    fn step(&mut self, act: Act, pace: Pace, now_ms: u64) -> Result<(), Full> {
+        self.next_us[act as usize] = self.due_us(act, pace, now_ms)? + pace.interval_us;
         Ok(())
     }
 }
@@ -163,13 +174,22 @@ impl Ledger {
         self.lock(number).entries[slot as usize].counts[item as usize]
     }
 
-    /// Lets a client whose account something holds begin something, unless it is too fast.
+    /// Lets a client whose account something holds do something, unless it is too fast.
     ///
     /// # Errors
     /// [`Full`] if it is; it may come again after [`Pace::interval_us`].
-    pub fn pace_in(&self, account: Account, pace: Pace, now_ms: u64) -> Result<(), Full> {
+    pub fn pace_in(&self, account: Account, act: Act, pace: Pace, now_ms: u64) -> Result<(), Full> {
         let (number, slot) = account.place();
-        self.lock(number).entries[slot as usize].step(pace, now_ms)
+        self.lock(number).entries[slot as usize].step(act, pace, now_ms)
+    }
+
+    /// Whether it may, which changes nothing.
+    ///
+    /// # Errors
+    /// [`Full`] if not.
+    pub fn check_pace(&self, account: Account, act: Act, pace: Pace, now_ms: u64) -> Result<(), Full> {
+        let (number, slot) = account.place();
+        self.lock(number).entries[slot as usize].due_us(act, pace, now_ms).map(|_| ())
     }
 
     /// Accounts there are, those whose pace alone is remembered included.
@@ -229,7 +249,7 @@ impl Stripe {
         if let Some(&slot) = self.by_client.get(&client) {
             return slot;
         }
-        let entry = Entry { client, counts: [0; 3], next_us: 0 };
+        let entry = Entry { client, counts: [0; 3], next_us: [0; 2] };
         let slot = u32::try_from(self.entries.insert(entry)).expect("accounts are bounded by connections");
         self.by_client.insert(client, slot);
         slot
@@ -251,7 +271,7 @@ impl Stripe {
         if !entry.is_idle() {
             return;
         }
-        if entry.next_us == 0 {
+        if entry.next_us == [0; 2] {
             return self.remove(slot);
         }
         let client = entry.client;
@@ -282,7 +302,7 @@ mod tests {
     /// Whether a client may begin something, which is over at once.
     fn may_begin(ledger: &Ledger, client: Client<'_>, pace: Pace, now_ms: u64) -> bool {
         let account = ledger.enter(client, Item::Session, u32::MAX).expect("no bound");
-        let outcome = ledger.pace_in(account, pace, now_ms);
+        let outcome = ledger.pace_in(account, Act::Begin, pace, now_ms);
         ledger.leave(account, Item::Session);
         outcome.is_ok()
     }
@@ -343,6 +363,18 @@ mod tests {
             "time gives the burst back"
         );
         assert!(may_begin(&ledger, Client::Principal("b"), pace, 9_000));
+    }
+
+    #[test]
+    fn each_act_has_its_own_pace_and_to_ask_is_not_to_act() {
+        let ledger = Ledger::new(1);
+        let pace = Pace { burst: 1, interval_us: 1_000_000 };
+        let account = ledger.enter(Client::Principal("a"), Item::Connection, 1).expect("room");
+        assert_eq!([0; 3].map(|_| ledger.check_pace(account, Act::Guess, pace, 0)), [Ok(()); 3]);
+        assert_eq!(ledger.pace_in(account, Act::Guess, pace, 0), Ok(()));
+        assert_eq!(ledger.check_pace(account, Act::Guess, pace, 999), Err(Full));
+        assert_eq!(ledger.pace_in(account, Act::Begin, pace, 0), Ok(()));
+        assert_eq!(ledger.check_pace(account, Act::Guess, pace, 1_000), Ok(()));
     }
 
     #[test]

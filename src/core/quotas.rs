@@ -6,12 +6,12 @@
 
 use super::{
     http::{Refusal, Status},
-    ledger::{Account, Client, Full, Item, Pace},
+    ledger::{Account, Act, Client, Full, Item, Pace},
     seam::Now,
     shard::Shard,
     table::{ConnSlot, PrincipalSlot, SessionSlot},
 };
-use crate::limits::RETRY_AFTER_S;
+use crate::limits::{RETRY_AFTER_S, UNKNOWN_TOKENS_PER_LOOK};
 use std::net::IpAddr;
 
 /// One bound.
@@ -46,6 +46,8 @@ pub struct Quotas {
     pub streams: Quota,
     /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
     pub session_rate: Quota,
+    /// Bad tokens of one address per second (`--max-bad-token-rate`); ten seconds' worth at once.
+    pub bad_token_rate: Quota,
 }
 
 impl Quotas {
@@ -58,14 +60,15 @@ impl Quotas {
             sessions: none,
             streams: none,
             session_rate: none,
+            bad_token_rate: none,
         }
     };
 }
 
 impl Quotas {
     /// Those that are kept in the account of an address or a principal, whichever a client is.
-    fn all(&self) -> [Quota; 4] {
-        [self.connections, self.sessions, self.streams, self.session_rate]
+    fn all(&self) -> [Quota; 5] {
+        [self.connections, self.sessions, self.streams, self.session_rate, self.bad_token_rate]
     }
 }
 
@@ -158,6 +161,40 @@ impl Shard {
         Over::Connections.refusal().closing()
     }
 
+    /// Whether a token that nobody knows is looked at. Of an address that sends too many bad ones only some are: enough
+    /// for others who share it, too few to keep the server busy.
+    ///
+    /// # Errors
+    /// 429.
+    pub(super) fn check_guess(&mut self, conn: ConnSlot, now: Now) -> Result<(), Refusal> {
+        let Some(account) = self.guesser(conn) else { return Ok(()) };
+        let pace = self.config.quotas.bad_token_rate.pace();
+        if self.census.ledger().check_pace(account, Act::Guess, pace, now.ms).is_ok() {
+            return Ok(());
+        }
+        self.guesses = self.guesses.wrapping_add(1);
+        if self.guesses % UNKNOWN_TOKENS_PER_LOOK == 0 {
+            return Ok(());
+        }
+        self.counters.tokens_not_looked_at += 1;
+        Err(Over::Guesses.refusal())
+    }
+
+    /// A token was not good.
+    pub(super) fn guessed(&self, conn: ConnSlot, now: Now) {
+        if let Some(account) = self.guesser(conn) {
+            let pace = self.config.quotas.bad_token_rate.pace();
+            // Being too fast already changes nothing.
+            let _ = self.census.ledger().pace_in(account, Act::Guess, pace, now.ms);
+        }
+    }
+
+    /// In whose name tokens are guessed here, if anybody counts.
+    fn guesser(&self, conn: ConnSlot) -> Option<Account> {
+        let Source { account, locality } = self.conns[conn].source;
+        account.filter(|_| self.config.quotas.bad_token_rate.counts(locality))
+    }
+
     /// Counts a session of whoever is at this connection.
     ///
     /// # Errors
@@ -167,7 +204,9 @@ impl Shard {
         let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
             let Some(account) = account else { return Ok(None) };
             let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
-            if rate.counts(self.locality(conn)) && ledger.pace_in(account, rate.pace(), now.ms) == Err(Full) {
+            if rate.counts(self.locality(conn))
+                && ledger.pace_in(account, Act::Begin, rate.pace(), now.ms) == Err(Full)
+            {
                 ledger.leave(account, Item::Session);
                 return Err(Over::Rate);
             }
@@ -270,6 +309,7 @@ impl Shard {
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Connections,
+    Guesses,
     Sessions,
     Rate,
     Streams,
@@ -279,6 +319,7 @@ impl Over {
     fn refusal(self) -> Refusal {
         let message = match self {
             Over::Connections => "you hold as many connections as one principal may; close one",
+            Over::Guesses => "your address sends too many bad tokens; wait a moment",
             Over::Sessions => "you hold as many sessions as one client may; end one",
             Over::Rate => "you begin sessions faster than one client may; wait a moment",
             Over::Streams => "you hold as many streams as one client may; close one",

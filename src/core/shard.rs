@@ -68,6 +68,8 @@ pub struct Shard {
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
     pub(super) journal: Journal,
     pub(super) counters: Counters,
+    /// Unknown tokens of addresses that had sent too many bad ones.
+    pub(super) guesses: u64,
     pub(super) date: DateText,
     date_unix_s: u64,
     /// Emptied output queues, for reuse.
@@ -255,6 +257,7 @@ impl Shard {
             exchanges: Table::with_capacity(conns),
             journal: Journal::default(),
             counters: Counters::default(),
+            guesses: 0,
             date: DateText::from_unix_s(now.unix_s),
             date_unix_s: now.unix_s,
             outputs: Vec::new(),

@@ -27,6 +27,7 @@ struct Tally {
     requests: u64,
     sessions: u64,
     connections: u64,
+    bad_tokens: u64,
 }
 
 impl Tally {
@@ -35,6 +36,7 @@ impl Tally {
             requests: core.requests_refused,
             sessions: core.sessions_refused,
             connections: core.connections_refused + shell.refused,
+            bad_tokens: core.requests_with_bad_token + core.tokens_not_looked_at,
         }
     }
 }
@@ -43,12 +45,13 @@ impl Refused {
     /// Tells of refusals since the last time, at most once in [`REFUSALS_NOTICE_MS`].
     pub(super) fn tell(&mut self, shard: ShardId, core: &Counters, shell: &ShellCounters, now_ms: u64) {
         if let Some(new) = self.due(Tally::of(core, shell), now_ms) {
-            let Tally { requests, sessions, connections } = new;
+            let Tally { requests, sessions, connections, bad_tokens } = new;
             tracing::info!(
                 shard = shard.0,
                 requests,
                 sessions,
                 connections,
+                bad_tokens,
                 "refused since the last such line"
             );
         }
@@ -63,6 +66,7 @@ impl Refused {
             requests: seen.requests - self.told.requests,
             sessions: seen.sessions - self.told.sessions,
             connections: seen.connections - self.told.connections,
+            bad_tokens: seen.bad_tokens - self.told.bad_tokens,
         };
         self.told = seen;
         self.next_ms = now_ms + REFUSALS_NOTICE_MS;

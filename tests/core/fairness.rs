@@ -269,6 +269,39 @@ fn a_request_without_a_session_is_of_its_principal_where_it_is_answered() {
 }
 
 #[test]
+fn whoever_sends_bad_tokens_is_looked_at_less_and_harms_only_itself() {
+    let quotas = Quotas { bad_token_rate: quota(2), ..Quotas::NONE };
+    let mut world = World::with(CoreConfig { auth: Some(alice_and_bob()), quotas, ..config(1) });
+    let guess = |world: &mut World, number: u8, token: &str| {
+        let client = world.try_connect_from(0, address(number)).unwrap();
+        let response = initialize(world, client, &bearer(token));
+        world.reset(client);
+        assert_eq!(is_over(&response), response.status == 429);
+        response.status
+    };
+    assert_eq!(guess(&mut world, 1, "a1"), 200);
+    let statuses: Vec<_> = (0..340).map(|n| guess(&mut world, 1, &format!("bad{n}"))).collect();
+    let looked_at = statuses.iter().filter(|status| **status == 401).count();
+    assert_eq!(
+        (&statuses[..20], looked_at),
+        (&[401; 20][..], 20 + 320 / 16),
+        "ten seconds' worth, then one in 16"
+    );
+    assert_eq!(world.counted("tokens_not_looked_at"), 300);
+    // Who is known gets in, and so does everybody elsewhere; whoever is not gets in after some tries.
+    assert_eq!(guess(&mut world, 1, "a1"), 200);
+    assert_eq!(guess(&mut world, 2, "a2"), 200);
+    let tries = (1..=16).find(|_| guess(&mut world, 1, "b1") == 200);
+    assert!(tries.is_some(), "nobody honest is locked out");
+    // Neither no token nor what is none at all counts; time gives the pace back.
+    world.advance(10_000);
+    for _ in 0..50 {
+        assert_eq!((guess(&mut world, 1, "x y"), guess(&mut world, 1, "")), (401, 401));
+    }
+    assert_eq!([0; 20].map(|_| guess(&mut world, 1, "bad")), [401; 20]);
+}
+
+#[test]
 fn a_principal_is_one_client_wherever_it_comes_from() {
     let auth = alice_and_bob();
     // Without a word of the operator: this machine's own addresses do not matter where there are principals.
