@@ -41,6 +41,16 @@ pub const UNPROVEN_REPLIES_MAX: usize = 16;
 pub const UNPROVEN_BYTES_MAX: usize = 128 * 1024;
 /// Emptied lists of such replies kept per shard for reuse.
 pub const UNPROVEN_POOLED: usize = 64;
+/// Emptied output queues kept per shard for reuse.
+pub const OUTPUTS_POOLED: usize = 64;
+/// Emptied places of input kept per shard for reuse: most are in use for the length of one turn.
+pub const INPUTS_POOLED: usize = 64;
+/// Structures of writes kept per shard for reuse: as many as a busy one has in flight.
+pub const MESSAGES_POOLED: usize = 256;
+/// Output a connection may hold before no further message is pulled for it, in bytes.
+pub const PULL_BELOW_BYTES: usize = 16 * 1024;
+/// A connection that made progress this recently is not called slow, however much waits for it.
+pub const BURST_MS: u64 = 100;
 
 // --- JSON-RPC -----------------------------------------------------------------------------------
 
@@ -136,6 +146,14 @@ pub const PROBE_TIMEOUT_MS: u64 = 5_000;
 pub const RETRY_MS: u64 = 3_000;
 /// What an orderly end waits for the peer's own close.
 pub const LINGER_MS: u64 = 2_000;
+/// How long a refused newcomer is kept: a request that was on its way has arrived by then.
+pub const REFUSED_LINGER_MS: u64 = 500;
+/// Input dropped when a refused newcomer is closed.
+pub const REFUSED_INPUT_BYTES_MAX: usize = 64 * 1024;
+/// What a forced end waits for the last operations.
+pub const FORCED_END_MS: u64 = 500;
+/// How long a listener rests when the host is out of descriptors or memory.
+pub const LISTENER_PAUSE_MS: u64 = 20;
 /// What a stop may take (`--drain`): listener streams end over the first half of it, running calls have all of it.
 pub const DRAIN_MS: u64 = 10_000;
 /// Listener streams a shard that stops ends in a second, at least: few of them do not take the time that many need.

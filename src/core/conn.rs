@@ -28,11 +28,6 @@ use crate::limits;
 use bytes::{Bytes, BytesMut};
 use std::net::IpAddr;
 
-/// Emptied output queues kept for reuse.
-const OUTPUTS_POOLED: usize = 64;
-/// Emptied places of input kept for reuse: most are in use for the length of one turn.
-const INPUTS_POOLED: usize = 64;
-
 #[derive(Debug)]
 pub(super) struct Conn {
     generation: Generation,
@@ -411,7 +406,7 @@ impl Shard {
     }
 
     fn recycle_input(&mut self, place: Box<BytesMut>) {
-        if self.inputs.len() < INPUTS_POOLED {
+        if self.inputs.len() < limits::INPUTS_POOLED {
             self.inputs.push(place);
         }
     }
@@ -676,7 +671,7 @@ impl Shard {
 
     fn recycle_output(&mut self, conn: ConnSlot) {
         if let Some(output) = self.conns[conn].output.take_if(|output| output.is_empty())
-            && self.outputs.len() < OUTPUTS_POOLED
+            && self.outputs.len() < limits::OUTPUTS_POOLED
         {
             self.outputs.push(output);
         }

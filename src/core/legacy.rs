@@ -32,14 +32,9 @@ use super::{
     sse,
     table::{ConnSlot, PostSlot, SessionSlot},
 };
-use crate::limits::{CARRIED_BYTES_MAX, CARRIED_MESSAGES_MAX};
+use crate::limits::{BURST_MS, CARRIED_BYTES_MAX, CARRIED_MESSAGES_MAX, PULL_BELOW_BYTES};
 use bytes::Bytes;
 use serde_json::value::RawValue;
-
-/// Output a connection may hold before further messages wait, in bytes.
-const WRITE_BELOW_BYTES: usize = 16 * 1024;
-/// A connection that made progress this recently is not called slow.
-const BURST_MS: u64 = 100;
 
 // --- Requests -----------------------------------------------------------------------------------
 
@@ -253,7 +248,7 @@ impl Shard {
             self.counters.messages_dropped += 1;
             return Queued::Refused;
         };
-        if self.sessions[session].queue.is_none() && self.conns[conn].output_bytes() < WRITE_BELOW_BYTES {
+        if self.sessions[session].queue.is_none() && self.conns[conn].output_bytes() < PULL_BELOW_BYTES {
             self.write_carried(conn, message, now);
             return Queued::Waiting;
         }
@@ -305,7 +300,7 @@ impl Shard {
     /// Writes what waits, as far as the connection has room.
     pub(super) fn pump_carrier(&mut self, session: SessionSlot, now: Now) {
         while let Some(conn) = self.sessions[session].carrier
-            && self.conns[conn].output_bytes() < WRITE_BELOW_BYTES
+            && self.conns[conn].output_bytes() < PULL_BELOW_BYTES
             && let Some(message) = self.pop_carried(session)
         {
             self.write_carried(conn, message, now);

@@ -23,11 +23,7 @@ use crate::{core::conn::Afterwards, limits};
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc};
 
-/// Output a connection may hold before further messages wait, in bytes.
-const WRITE_BELOW_BYTES: usize = 16 * 1024;
-/// A connection that made progress this recently is not called slow...
-const BURST_MS: u64 = 100;
-/// ...unless more than so many times its bound waits.
+/// A connection that has made progress a moment ago is called slow only if more than so many times its bound waits.
 const BURST_FACTOR: usize = 4;
 
 /// What a listen stream carries, resources aside, and what waits.
@@ -217,7 +213,7 @@ impl Shard {
             return None;
         }
         let conn = entry.conn;
-        if listen.is_idle() && self.conns[conn].output_bytes() < WRITE_BELOW_BYTES {
+        if listen.is_idle() && self.conns[conn].output_bytes() < limits::PULL_BELOW_BYTES {
             self.write_tagged(exchange, message, now);
             return Some(Fate::Written);
         }
@@ -240,7 +236,9 @@ impl Shard {
     /// Writes what waits, as far as the connection has room.
     pub(super) fn pump_listen(&mut self, exchange: ExchangeSlot, now: Now) {
         let conn = self.exchanges[exchange].conn;
-        while self.conns[conn].output_bytes() < WRITE_BELOW_BYTES && self.write_waiting(exchange, now) {}
+        while self.conns[conn].output_bytes() < limits::PULL_BELOW_BYTES && self.write_waiting(exchange, now)
+        {
+        }
     }
 
     /// Writes the first message that waits. False if there is none.
@@ -267,7 +265,7 @@ impl Shard {
     pub(super) fn is_clogged(&self, conn: ConnSlot, waiting: usize, now: Now) -> bool {
         let entry = &self.conns[conn];
         let bytes = entry.output_bytes() + waiting;
-        let is_stalled = now.ms.saturating_sub(entry.progress_ms) >= BURST_MS;
+        let is_stalled = now.ms.saturating_sub(entry.progress_ms) >= limits::BURST_MS;
         let bound = self.config.write_buffer_bytes;
         bytes > bound && (is_stalled || bytes > bound.saturating_mul(BURST_FACTOR))
     }

@@ -173,7 +173,7 @@ impl Shard {
             return Ok(());
         }
         self.guesses = self.guesses.wrapping_add(1);
-        if self.guesses % UNKNOWN_TOKENS_PER_LOOK == 0 {
+        if self.guesses.is_multiple_of(UNKNOWN_TOKENS_PER_LOOK) {
             return Ok(());
         }
         self.counters.tokens_not_looked_at += 1;

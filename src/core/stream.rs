@@ -21,12 +21,10 @@ use super::{
     unproven::Kept,
     wheel::TimerId,
 };
-use crate::{core::log::Delivery, limits::ACK_CHECK_MS};
-
-/// Output a connection may hold before no further event is pulled for it, in bytes.
-const PULL_BELOW_BYTES: usize = 16 * 1024;
-/// A connection that made progress this recently is not called slow, however much waits for it.
-const BURST_MS: u64 = 100;
+use crate::{
+    core::log::Delivery,
+    limits::{ACK_CHECK_MS, BURST_MS, PULL_BELOW_BYTES},
+};
 
 #[derive(Debug)]
 pub(super) struct Stream {

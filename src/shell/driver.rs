@@ -33,8 +33,8 @@ use crate::{
         census::Census, config::CoreConfig, http::reply::BUSY_503, shard::Shard,
     },
     limits::{
-        DRAIN_STEP_MS, EXPIRIES_PER_TURN_MAX, LINGER_MS, MAIL_PER_TURN_MAX, MAILBOX_MESSAGES_MAX,
-        READ_BUFFERS_POOLED, RING_COMPLETIONS, SENDS_PER_TURN_MAX,
+        DRAIN_STEP_MS, EXPIRIES_PER_TURN_MAX, FORCED_END_MS, LINGER_MS, MAIL_PER_TURN_MAX,
+        MAILBOX_MESSAGES_MAX, MESSAGES_POOLED, READ_BUFFERS_POOLED, RING_COMPLETIONS, SENDS_PER_TURN_MAX,
     },
 };
 use bytes::BytesMut;
@@ -57,10 +57,6 @@ use tokio::{
 
 /// A turn that takes longer than this is counted: everyone on the shard has waited for it.
 const SLOW_TURN: Duration = Duration::from_millis(10);
-/// What a forced end waits for the last operations.
-const FORCED_END_MS: u64 = 500;
-/// Structures of writes kept for reuse: as many as a busy shard has in flight.
-const MESSAGES_POOLED: usize = 256;
 
 /// What a shard is made of.
 pub(crate) struct Parts {

@@ -17,8 +17,8 @@ use super::{
     socket,
 };
 use crate::limits::{
-    LISTEN_BACKLOG, NOT_SENT_BYTES_MAX, SEND_BUFFER_BYTES, TCP_KEEP_ALIVE_INTERVAL_S, TCP_KEEP_ALIVE_S,
-    TCP_USER_TIMEOUT_MS,
+    LISTEN_BACKLOG, LISTENER_PAUSE_MS, NOT_SENT_BYTES_MAX, SEND_BUFFER_BYTES, TCP_KEEP_ALIVE_INTERVAL_S,
+    TCP_KEEP_ALIVE_S, TCP_USER_TIMEOUT_MS,
 };
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::{
@@ -33,8 +33,6 @@ use std::{
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(TCP_KEEP_ALIVE_S))
     .with_interval(Duration::from_secs(TCP_KEEP_ALIVE_INTERVAL_S));
-/// How long a listener rests when the host is out of descriptors or memory.
-const PAUSE_MS: u64 = 20;
 /// How often a lasting lack of descriptors is logged.
 const WARNING_INTERVAL_MS: u64 = 10_000;
 /// Input dropped from a connection that is dismissed for want of a descriptor.
@@ -281,7 +279,7 @@ impl Listener {
             }
             _ => {
                 tracing::error!(%error, "accepting connections fails; trying again");
-                State::Pause { until_ms: now_ms + PAUSE_MS }
+                State::Pause { until_ms: now_ms + LISTENER_PAUSE_MS }
             }
         }
     }
@@ -305,7 +303,7 @@ impl Listener {
         }
         self.reserve = take_reserve();
         match self.closing {
-            Closing::No => State::Pause { until_ms: now_ms + PAUSE_MS },
+            Closing::No => State::Pause { until_ms: now_ms + LISTENER_PAUSE_MS },
             Closing::Cancelling(_) | Closing::Yes => State::Idle,
         }
     }
@@ -482,7 +480,7 @@ mod tests {
                 listener.state = State::Dismiss(ring::accept(socket.as_fd(), listener.word));
                 client.set(Some(TcpStream::connect(address).unwrap()));
             },
-            |listener, _| matches!(listener.state, State::Pause { until_ms: PAUSE_MS }),
+            |listener, _| matches!(listener.state, State::Pause { until_ms: LISTENER_PAUSE_MS }),
         );
         let mut answer = Vec::new();
         client.take().unwrap().read_to_end(&mut answer).unwrap();
@@ -511,7 +509,7 @@ mod tests {
             |listener, _, newcomers| {
                 let strange = io::Error::from_raw_os_error(libc::EBADF);
                 assert!(
-                    matches!(listener.failed(&strange, 7), State::Pause { until_ms } if until_ms == 7 + PAUSE_MS)
+                    matches!(listener.failed(&strange, 7), State::Pause { until_ms } if until_ms == 7 + LISTENER_PAUSE_MS)
                 );
                 let reset = io::Error::from_raw_os_error(libc::ECONNABORTED);
                 assert!(matches!(listener.failed(&reset, 7), State::Idle));

@@ -1,22 +1,17 @@
 //! Newcomers that are turned away, and the moment their refusal needs to reach them.
 //!
-//! Owns the descriptors of refused connections for [`LINGER_MS`], at most [`REFUSALS_KEPT_MAX`] of them. Closing at
+//! Owns the descriptors of refused connections for [`REFUSED_LINGER_MS`], at most [`REFUSALS_KEPT_MAX`] of them. Closing at
 //! once would reset the connection when the request is still on its way, and the peer would never read
 //! why. No operation of the ring is involved.
 //!
 //! O(1) per refusal.
 
 use super::socket;
-use crate::limits::REFUSALS_KEPT_MAX;
+use crate::limits::{REFUSALS_KEPT_MAX, REFUSED_INPUT_BYTES_MAX, REFUSED_LINGER_MS};
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, OwnedFd},
 };
-
-/// How long one is kept: a request that was on its way has arrived by then.
-const LINGER_MS: u64 = 500;
-/// Input dropped when a refused connection is closed.
-const DISCARD_BYTES_MAX: usize = 64 * 1024;
 
 /// Refused connections, oldest first.
 #[derive(Default)]
@@ -37,7 +32,7 @@ impl Refusals {
         if self.waiting.len() == REFUSALS_KEPT_MAX {
             self.close_oldest();
         }
-        self.waiting.push_back(Refused { fd, until_ms: now_ms + LINGER_MS });
+        self.waiting.push_back(Refused { fd, until_ms: now_ms + REFUSED_LINGER_MS });
     }
 
     /// Closes those whose moment is over.
@@ -55,7 +50,7 @@ impl Refusals {
     fn close_oldest(&mut self) {
         if let Some(refused) = self.waiting.pop_front() {
             // Unread input would turn the close into a reset.
-            let _ = socket::discard_input(refused.fd.as_fd(), DISCARD_BYTES_MAX);
+            let _ = socket::discard_input(refused.fd.as_fd(), REFUSED_INPUT_BYTES_MAX);
         }
     }
 }
@@ -82,10 +77,10 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         refusals.refuse(fd, b"503", 0);
         client.write_all(b"more").unwrap();
-        assert_eq!(refusals.next_deadline_ms(), Some(LINGER_MS));
-        refusals.expire(LINGER_MS - 1);
+        assert_eq!(refusals.next_deadline_ms(), Some(REFUSED_LINGER_MS));
+        refusals.expire(REFUSED_LINGER_MS - 1);
         assert!(refusals.next_deadline_ms().is_some());
-        refusals.expire(LINGER_MS);
+        refusals.expire(REFUSED_LINGER_MS);
         assert_eq!(refusals.next_deadline_ms(), None);
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
@@ -103,7 +98,7 @@ mod tests {
             })
             .collect();
         assert_eq!(refusals.waiting.len(), REFUSALS_KEPT_MAX);
-        assert_eq!(refusals.next_deadline_ms(), Some(REFUSALS_KEPT_MAX as u64 + LINGER_MS));
+        assert_eq!(refusals.next_deadline_ms(), Some(REFUSALS_KEPT_MAX as u64 + REFUSED_LINGER_MS));
         for mut client in clients.into_iter().take(REFUSALS_KEPT_MAX) {
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).unwrap();

@@ -52,6 +52,7 @@
 //! ```
 
 mod complete;
+mod described;
 mod error;
 mod handler;
 mod headers;

@@ -7,12 +7,13 @@ use super::{
     super::{
         Context, Reply, Request,
         model::{
-            Icon, Meta, Partial, PromptArgument, PromptDefinition, PromptResult,
+            Partial, PromptArgument, PromptDefinition, PromptResult,
             prompt::{IntoCompletion, IntoPrompt},
         },
         schema, service,
     },
     complete::Completers,
+    described::described,
     error::BuildError,
     handler::Handler,
     pages::Pages,
@@ -32,6 +33,8 @@ pub struct Prompt {
     handler: Handler<Arguments, PromptResult>,
     completers: Completers,
 }
+
+described! { Prompt }
 
 impl Prompt {
     /// A prompt. The fields of `A` are its arguments: strings, numbers, booleans and enumerations, or such as an [`Option`].
@@ -64,27 +67,6 @@ impl Prompt {
             meta: None,
         };
         Prompt { definition, handler, completers: Completers::default() }
-    }
-
-    /// Its name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.definition.title = Some(title.into());
-        self
-    }
-
-    /// One more picture.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.definition.icons.get_or_insert_default().push(icon);
-        self
-    }
-
-    /// More for whoever knows it.
-    #[must_use]
-    pub fn meta(mut self, meta: Meta) -> Self {
-        self.definition.meta = Some(meta);
-        self
     }
 
     /// Completes an argument (`completion/complete`).

@@ -7,12 +7,13 @@ use super::{
     super::{
         Context, Failure, Reply, Request,
         model::{
-            Annotations, Contents, Icon, Meta, Partial, ResourceDefinition, Revised, TemplateDefinition,
+            Annotations, Contents, Partial, ResourceDefinition, Revised, TemplateDefinition,
             content::Embedded, prompt::IntoCompletion, resource::IntoContents,
         },
         service,
     },
     complete::Completers,
+    described::described,
     error::BuildError,
     handler::Handler,
     pages::Pages,
@@ -147,16 +148,9 @@ impl Template {
     }
 }
 
-macro_rules! described {
+macro_rules! readable {
     ($($type:ident)*) => {$(
         impl $type {
-            /// Its name for people.
-            #[must_use]
-            pub fn title(mut self, title: impl Into<String>) -> Self {
-                self.definition.title = Some(title.into());
-                self
-            }
-
             /// What it is, for a model.
             #[must_use]
             pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -177,25 +171,12 @@ macro_rules! described {
                 self.definition.annotations = Some(annotations);
                 self
             }
-
-            /// One more picture.
-            #[must_use]
-            pub fn icon(mut self, icon: Icon) -> Self {
-                self.definition.icons.get_or_insert_default().push(icon);
-                self
-            }
-
-            /// More for whoever knows it.
-            #[must_use]
-            pub fn meta(mut self, meta: Meta) -> Self {
-                self.definition.meta = Some(meta);
-                self
-            }
         }
     )*};
 }
 
 described! { Resource Template }
+readable! { Resource Template }
 
 // --- All of them --------------------------------------------------------------------------------
 

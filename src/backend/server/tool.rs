@@ -6,9 +6,10 @@
 use super::{
     super::{
         Context, Failure, Reply, Request,
-        model::{Icon, Meta, ToolAnnotations, ToolDefinition, ToolResult, tool::IntoToolResult},
+        model::{ToolAnnotations, ToolDefinition, ToolResult, tool::IntoToolResult},
         params, schema, service,
     },
+    described::described,
     error::BuildError,
     handler::Handler,
     headers::{self, Repeated},
@@ -47,6 +48,8 @@ enum Need {
     No,
     Yes,
 }
+
+described! { Tool }
 
 impl Tool {
     /// A tool whose handler may wait. The type of its arguments makes the input schema; a result of
@@ -108,24 +111,10 @@ impl Tool {
         self.tasks.ttl.is_some() || self.tasks.needed == Need::Yes
     }
 
-    /// Its name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.definition.title = Some(title.into());
-        self
-    }
-
     /// Hints about what it does.
     #[must_use]
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.definition.annotations = Some(annotations);
-        self
-    }
-
-    /// One more picture.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.definition.icons.get_or_insert_default().push(icon);
         self
     }
 
@@ -140,13 +129,6 @@ impl Tool {
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.definition.output_schema = Some(schema);
-        self
-    }
-
-    /// More for whoever knows it.
-    #[must_use]
-    pub fn meta(mut self, meta: Meta) -> Self {
-        self.definition.meta = Some(meta);
         self
     }
 }
