@@ -1,4 +1,5 @@
-//! What an idle session with one stream costs in memory, part by part, and what is left when all have gone.
+//! What an idle session with one stream costs in memory, part by part, what is left when all have gone, and whether a
+//! million that come and go leave anything behind.
 //!
 //! Whole shards with fake sockets, at three sizes. The sizes of entries are what the types say; beside them stands what
 //! the process became larger by, page by page, and what the allocator was asked for. Kernel memory (about 4 KB per
@@ -40,6 +41,31 @@ fn main() {
         "with the shell's entry and its operation",
         columns(fills.iter().map(|fill| fill.resident + shell))
     );
+    churn();
+}
+
+/// What a shard grows by while a million sessions come and go on few connections.
+fn churn() {
+    let count: u32 = if rig::is_measured() { 1_000_000 } else { 1_000 };
+    let mut rig = Rig::new(64);
+    let conn = rig.connect();
+    let with_stream = |rig: &mut Rig| {
+        let client = rig.open_listening();
+        rig.reset(client.conn);
+        let conn = rig.connect();
+        rig.delete(conn, &client.id);
+        rig.reset(conn);
+    };
+    let mut grown = |name: &str, cycle: &mut dyn FnMut(&mut Rig)| {
+        (0..count / 100).for_each(|_| cycle(&mut rig));
+        let start = resident_bytes();
+        let ((), added) = counting::during(|| (0..count).for_each(|_| cycle(&mut rig)));
+        let grown = resident_bytes() - start;
+        println!("{name:<60} resident {grown:>9.0} B, live on the heap {:>6} B", added.live_bytes);
+    };
+    println!("\ngrowth over {count} sessions");
+    grown("initialize and DELETE on one connection", &mut |rig| rig.begin_and_end(conn));
+    grown("connect, initialize, GET, reset, DELETE on another", &mut |rig| with_stream(rig));
 }
 
 fn columns(values: impl Iterator<Item = f64>) -> String {

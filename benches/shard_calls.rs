@@ -1,11 +1,12 @@
 //! A fixed number of units of work through one shard with fake sockets, for a profiler that counts instructions.
 //!
 //! `valgrind --tool=callgrind` over this program with two counts gives instructions per unit as the slope, which leaves
-//! the start and the sessions' set-up out. Without arguments (and as a test) it prints allocations per unit.
+//! the start and the sessions' set-up out. Without arguments (and as a test) it prints allocations per unit, and as a bench
+//! also instructions, if there is a valgrind.
 //!
 //! ```text
 //! shard_calls json 10000     # small tools/call, answered as JSON, canned backend
-//! shard_calls sse 10000      # the same, answered as a stream
+//! shard_calls sse 10000      # the same, answered as a stream; after 1,024 of them an old one is evicted each time
 //! shard_calls builtin 10000  # the same as json with the built-in server behind
 //! shard_calls large 1000     # a result of 64 KiB as JSON
 //! shard_calls comments 10000 # keep-alive comments of 1,000 streams
@@ -25,6 +26,7 @@ use moorline::{
     limits::KEEP_ALIVE_MS,
 };
 use rig::{Behind, CALL, Rig, counting};
+use std::process::Command;
 
 #[global_allocator]
 static COUNTING: counting::Counting = counting::Counting;
@@ -61,7 +63,9 @@ fn main() {
 
 /// Allocations and bytes per unit in steady state.
 fn report() {
-    println!("{:<10} {:>18} {:>14}", "unit", "allocations", "bytes");
+    println!("| counts per unit | allocations | bytes allocated | instructions, user mode |");
+    println!("|---|---|---|---|");
+    let counted = rig::is_measured() && Command::new("valgrind").arg("--version").output().is_ok();
     for (name, make) in WORKS {
         let count = u64::from(2 * LISTENERS);
         let mut work = make();
@@ -69,12 +73,32 @@ fn report() {
         let ((), added) = counting::during(|| work(count));
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         let per_unit = |total: u64| total as f64 / count as f64;
+        let instructions = if counted { instructions(name) } else { None };
         println!(
-            "{name:<10} {:>18.3} {:>14.1}",
+            "| {name} | {:.2} | {:.0} | {} |",
             per_unit(added.allocations),
-            per_unit(added.allocated_bytes)
+            per_unit(added.allocated_bytes),
+            instructions.map_or("-".to_owned(), |count| count.to_string())
         );
     }
+}
+
+/// Instructions per unit of work, as callgrind counts them: the slope between two counts of units.
+fn instructions(name: &str) -> Option<u64> {
+    const UNITS: [u64; 2] = [1_000, 2_000];
+    let collected = |units: u64| {
+        let run = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(std::env::current_exe().ok()?)
+            .args([name, &units.to_string()])
+            .output()
+            .ok()?;
+        let said = String::from_utf8(run.stderr).ok()?;
+        let line = said.lines().find_map(|line| Some(line.split_once("Collected : ")?.1.to_owned()))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let [few, many] = UNITS.map(collected);
+    Some((many? - few?) / (UNITS[1] - UNITS[0]))
 }
 
 fn calls(behind: Behind, mode: ResponseMode) -> Work {

@@ -401,10 +401,10 @@ struct Serve {
     command: Vec<String>,
     /// Who shares its processes
     #[arg(long, env = "MOORLINE_STDIO_MODE", value_name = "MODE", help_heading = PROGRAM)]
-    #[arg(default_value_t = StdioMode::PerSession)]
+    #[arg(default_value_t = StdioMode::Auto)]
     stdio_mode: StdioMode,
-    /// Processes that are shared, at least one for each thread; fewer threads are started otherwise [default: one for
-    /// each thread]
+    /// Processes where they are shared, at least one for each thread; fewer threads are started otherwise [default: one
+    /// for each thread]
     #[arg(long, env = "MOORLINE_CHILDREN", value_name = "COUNT", help_heading = PROGRAM)]
     #[arg(value_parser = count::<usize>)]
     children: Option<usize>,
@@ -517,7 +517,7 @@ impl Serve {
 
     /// One for each core, but no more than there are shared children: each shard has its own.
     fn shards_default(&self, machine: &Machine) -> u16 {
-        let is_shared = self.stdio_mode == StdioMode::Shared && !self.command.is_empty();
+        let is_shared = self.stdio_mode != StdioMode::PerSession && !self.command.is_empty();
         let children = self.children.filter(|_| is_shared).and_then(|children| u16::try_from(children).ok());
         machine.shards().min(children.unwrap_or(u16::MAX)).max(1)
     }

@@ -14,7 +14,7 @@ pub use self::{
     reload::Changes,
 };
 use crate::{
-    backend::stdio::{Mode, Program, StdioConfig},
+    backend::stdio::{Mode, Program, Shares, StdioConfig},
     core::{
         self,
         config::{CoreConfig, StatelessHome},
@@ -129,7 +129,7 @@ pub struct Config {
     pub command: Vec<String>,
     /// Who shares its processes.
     pub stdio_mode: StdioMode,
-    /// Processes in mode [`StdioMode::Shared`]: at least one for each shard.
+    /// Processes that are shared: at least one for each shard.
     pub children: usize,
     /// Processes at one time.
     pub children_max: usize,
@@ -195,7 +195,7 @@ impl Config {
             idle_timeout_ms: limits::IDLE_TIMEOUT_MS,
             write_timeout_ms: limits::WRITE_TIMEOUT_MS,
             command: Vec::new(),
-            stdio_mode: StdioMode::PerSession,
+            stdio_mode: StdioMode::Auto,
             children: usize::from(shards),
             children_max: machine.children_default(),
             child_inherit: Inherit::All,
@@ -324,7 +324,7 @@ impl Config {
         if self.children < usize::from(self.shards) {
             return Err(ConfigError::Children { given: self.children, shards: self.shards });
         }
-        if self.children_max < self.children {
+        if self.stdio_mode == StdioMode::Shared && self.children_max < self.children {
             return Err(ConfigError::ChildrenMax { given: self.children_max, children: self.children });
         }
         Ok(())
@@ -367,9 +367,11 @@ impl Config {
             environment,
             directory: self.child_dir.clone(),
         };
+        let shares = Shares { children: self.children, shards: self.shards };
         let mode = match self.stdio_mode {
+            StdioMode::Auto => Mode::Auto(shares),
             StdioMode::PerSession => Mode::PerSession,
-            StdioMode::Shared => Mode::Shared { children: self.children, shards: self.shards },
+            StdioMode::Shared => Mode::Shared(shares),
         };
         Ok(Some(StdioConfig {
             program,
@@ -459,9 +461,9 @@ impl Config {
         }
     }
 
-    /// A program that serves each principal with a process of its own has that on one shard.
+    /// What serves a principal, whether it serves others too or not, is one process on one shard, unless all were told to do.
     fn stateless_home(&self) -> StatelessHome {
-        if !self.command.is_empty() && self.stdio_mode == StdioMode::PerSession {
+        if !self.command.is_empty() && self.stdio_mode != StdioMode::Shared {
             StatelessHome::OfPrincipal
         } else {
             StatelessHome::Anywhere
@@ -774,6 +776,8 @@ choices! {
     }
     /// Who shares the processes of a program behind the server (`--stdio-mode`).
     StdioMode {
+        /// All clients, if the program speaks 2026-07-28 and nothing older; otherwise as per-session
+        Auto,
         /// Each session has its own
         PerSession,
         /// All sessions share a few

@@ -339,6 +339,11 @@ pub const CHILD_RESTART_MS_MIN: u64 = 100;
 pub const CHILD_RESTART_MS_MAX: u64 = 30_000;
 /// Requests of one child to clients that wait for their answers; a further one is refused to the child.
 pub const CHILD_ASKS_MAX: usize = 256;
+/// What is kept of what a client says of itself and of what it can be asked for, each, if its child is of 2026-07-28: that is
+/// told with every request. More is left out.
+pub const CHILD_CLAIMS_BYTES_MAX: usize = 4 * 1024;
+/// How often such a child may answer one call with questions; then the call fails.
+pub const CHILD_ROUNDS_MAX: usize = 16;
 /// Clients of one shared child that wait for its first start; a further one gets 503.
 pub const CHILD_GREETINGS_WAITING_MAX: usize = 1024;
 /// Resources one session may be subscribed to at a shared child; a further one is refused.

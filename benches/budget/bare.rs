@@ -1,56 +1,80 @@
 //! The floor: an io_uring loop that does what the server does on the wire and nothing else.
 //!
-//! It knows four requests by a word in them and answers each with bytes that are ready, as long as the server's own. It
-//! keeps no sessions, checks nothing, frames nothing and has no timer but one: streams are in the bucket of the tick
-//! that their slot falls on. What the server costs beyond this is what the server does.
+//! It answers each request with bytes that are ready ([`canned`](super::canned)). It keeps no sessions, checks nothing,
+//! frames nothing and has no timer but one: streams are in the bucket of the tick that their slot falls on. What the server
+//! costs beyond this is what the server does. [`Features`] say what else a ring offers, to be compared with the plain loop.
 //!
 //! Per connection: one receive in flight into a buffer of its own, one send at most. Must never be served to
 //! anyone: it believes what it reads.
 
+use super::{
+    canned::{Canned, KEEP_ALIVE, Kind, Reply},
+    provided::{self, Provided},
+};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use std::{
     io,
     net::SocketAddr,
+    ops::ControlFlow,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     time::Duration,
 };
 
 const BUFFER_BYTES: usize = 2048;
+/// Room for a request of 64 KiB.
+const LARGE_BUFFER_BYTES: usize = 128 * 1024;
 const TICK_MS: u64 = 16;
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":         0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"bare","version":"1"}}}"#;
-const CALL: &str = r#"{"jsonrpc":"2.0","id":         0,"result":{"content":[{"type":"text","text":"mlt:00000000:00000000"}]}}"#;
-const ACCEPTED: &str =
-    "HTTP/1.1 202 Accepted\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n";
-const STREAM: &str = "HTTP/1.1 200 OK\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nContent-Type: text/event-stream\r\n\
-    Cache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n\
-    3\r\n:\n\n\r\n";
-const KEEP_ALIVE: &[u8] = b"d\r\n: keepalive\n\n\r\n";
-
-/// Where in a canned reply the id is, right-aligned.
-const ID_DIGITS: usize = 10;
-
-/// Serves until it is killed. Prints its address once it listens.
-pub(crate) fn run(keep_alive_ms: u64) -> io::Result<()> {
-    let listener = listen()?;
-    let address = listener.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    eprintln!("listening on http://{address}/mcp");
-    Loop::new(listener, keep_alive_ms)?.run()
+/// What the loop does differently, to see what it is worth.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Features {
+    pub(crate) receive: Receive,
+    pub(crate) task_work: TaskWork,
 }
 
-fn listen() -> io::Result<Socket> {
+/// How bytes are received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Receive {
+    /// One receive in flight per connection, into a buffer of its own.
+    #[default]
+    Single,
+    /// A poll in flight per connection, then a system call: what the server does.
+    Ready,
+    /// One receive per connection for all it will ever get, into buffers that are provided to the kernel.
+    Multishot,
+}
+
+/// When the kernel does what is left to do for a completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TaskWork {
+    /// On the next way into the kernel, whatever it is.
+    #[default]
+    Cooperative,
+    /// When completions are waited for (`IORING_SETUP_DEFER_TASKRUN`).
+    Deferred,
+}
+
+/// Serves until it is killed. Prints its address once it listens.
+pub(crate) fn run(listener: Socket, keep_alive_ms: u64, reply: Reply, features: Features) -> io::Result<()> {
+    Loop::new(listener, keep_alive_ms, reply, features)?.run()
+}
+
+/// A listening socket whose address is printed as the server prints its own.
+pub(crate) fn listen() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
     socket.listen(4096)?;
+    let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    eprintln!("listening on http://{address}/mcp");
     Ok(socket)
 }
 
 struct Conn {
     fd: OwnedFd,
-    buffer: Box<[u8; BUFFER_BYTES]>,
+    buffer: Vec<u8>,
     filled: usize,
     reply: Vec<u8>,
     /// Bytes of `reply` the kernel has not taken.
@@ -67,8 +91,11 @@ struct Loop {
     buckets: Vec<Vec<u32>>,
     tick: usize,
     tick_length: types::Timespec,
-    call: Vec<u8>,
-    initialize: Vec<u8>,
+    canned: Canned,
+    buffer_bytes: usize,
+    receive: Receive,
+    provided: Option<Provided>,
+    listening: Vec<bool>,
 }
 
 /// What completed, in the low bits of an entry's user data; the slot is above.
@@ -77,11 +104,22 @@ const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 const COMMENT: u64 = 3;
 const TICK: u64 = 4;
+const READY: u64 = 5;
+const PROVIDED: u64 = 6;
 
 impl Loop {
-    fn new(listener: Socket, keep_alive_ms: u64) -> io::Result<Self> {
-        let ring =
-            IoUring::builder().setup_single_issuer().setup_coop_taskrun().setup_cqsize(32_768).build(256)?;
+    fn new(listener: Socket, keep_alive_ms: u64, reply: Reply, features: Features) -> io::Result<Self> {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_cqsize(32_768);
+        match features.task_work {
+            TaskWork::Cooperative => builder.setup_coop_taskrun(),
+            TaskWork::Deferred => builder.setup_defer_taskrun(),
+        };
+        let ring = builder.build(256)?;
+        let provided = match features.receive {
+            Receive::Multishot => Some(Provided::register(&ring, BUFFER_BYTES)?),
+            Receive::Single | Receive::Ready => None,
+        };
         let ticks = usize::try_from(keep_alive_ms / TICK_MS).unwrap_or(1).max(1);
         Ok(Loop {
             ring,
@@ -90,8 +128,11 @@ impl Loop {
             buckets: vec![Vec::new(); ticks],
             tick: 0,
             tick_length: types::Timespec::from(Duration::from_millis(TICK_MS)),
-            call: canned(CALL, ""),
-            initialize: canned(INITIALIZE, "Mcp-Session-Id: 000000000000000000000000000000000000000000\r\n"),
+            canned: Canned::new(reply),
+            buffer_bytes: if reply == Reply::Large { LARGE_BUFFER_BYTES } else { BUFFER_BYTES },
+            receive: features.receive,
+            provided,
+            listening: Vec::new(),
         })
     }
 
@@ -113,6 +154,8 @@ impl Loop {
         match entry.user_data() & 7 {
             ACCEPT => self.accepted(entry.result())?,
             RECEIVE => self.received(slot, entry.result()),
+            READY => self.ready(slot),
+            PROVIDED => self.provided(slot, entry),
             SEND => self.sent(slot, entry.result()),
             COMMENT => self.conns[slot].sends_in_flight -= 1,
             _ => {
@@ -135,7 +178,7 @@ impl Loop {
         let fd = unsafe { OwnedFd::from_raw_fd(result) };
         let conn = Conn {
             fd,
-            buffer: Box::new([0; BUFFER_BYTES]),
+            buffer: if self.receive == Receive::Single { vec![0; self.buffer_bytes] } else { Vec::new() },
             filled: 0,
             reply: Vec::with_capacity(512),
             unsent: 0,
@@ -148,34 +191,102 @@ impl Loop {
     }
 
     fn received(&mut self, slot: usize, result: i32) {
+        let Ok(count @ 1..) = usize::try_from(result) else { return self.ended(slot) };
         let conn = &mut self.conns[slot];
-        let Ok(count @ 1..) = usize::try_from(result) else {
-            conn.is_gone = true;
-            let slot = u32::try_from(slot).expect("slots are 32-bit");
-            self.buckets.iter_mut().for_each(|bucket| bucket.retain(|other| *other != slot));
-            return;
-        };
         conn.filled += count;
-        let Some(kind) = Kind::of(&conn.buffer[..conn.filled]) else { return self.receive(slot) };
-        let id = id_in(&conn.buffer[..conn.filled]);
-        conn.filled = 0;
-        conn.reply.clear();
+        let buffer = std::mem::take(&mut conn.buffer);
+        let filled = conn.filled;
+        if self.answer(slot, &buffer[..filled]).is_continue() {
+            self.conns[slot].filled = 0;
+        }
+        self.conns[slot].buffer = buffer;
+        self.receive(slot);
+    }
+
+    /// Bytes are there: they are received into a buffer that all connections share.
+    fn ready(&mut self, slot: usize) {
+        let mut buffer = [0_u8; BUFFER_BYTES];
+        let fd = self.conns[slot].fd.as_raw_fd();
+        // SAFETY: the buffer is as long as said, and the descriptor is the connection's.
+        let count = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        let Ok(count @ 1..) = usize::try_from(count) else { return self.ended(slot) };
+        self.take(slot, &buffer[..count]);
+        self.receive(slot);
+    }
+
+    /// Bytes came into a provided buffer; the receive goes on, unless the kernel says that it does not.
+    fn provided(&mut self, slot: usize, entry: &cqueue::Entry) {
+        let Some(index) = cqueue::buffer_select(entry.flags()) else {
+            if entry.result() == -libc::ENOBUFS {
+                return self.receive(slot);
+            }
+            return self.ended(slot);
+        };
+        let mut provided = self.provided.take().expect("buffers were provided");
+        self.take(slot, provided.received(index, usize::try_from(entry.result()).unwrap_or(0)));
+        provided.give_back(index);
+        self.provided = Some(provided);
+        if !cqueue::more(entry.flags()) {
+            self.receive(slot);
+        }
+    }
+
+    /// Bytes that are somewhere else than in the connection's own buffer.
+    fn take(&mut self, slot: usize, bytes: &[u8]) {
+        if self.conns[slot].buffer.is_empty() && self.answer(slot, bytes).is_continue() {
+            return;
+        }
+        let mut kept = std::mem::take(&mut self.conns[slot].buffer);
+        kept.extend_from_slice(bytes);
+        if self.answer(slot, &kept).is_continue() {
+            kept = Vec::new();
+        }
+        self.conns[slot].buffer = kept;
+    }
+
+    fn ended(&mut self, slot: usize) {
+        self.conns[slot].is_gone = true;
+        if self.listening.get(slot).is_some_and(|listens| *listens) {
+            self.listening[slot] = false;
+            let bucket = self.bucket_of(slot);
+            let slot = u32::try_from(slot).expect("slots are 32-bit");
+            self.buckets[bucket].retain(|other| *other != slot);
+        }
+    }
+
+    /// Answers a request if it is all there.
+    fn answer(&mut self, slot: usize, request: &[u8]) -> ControlFlow<()> {
+        let kind = Kind::of(request)?;
+        let conn = &mut self.conns[slot];
+        self.canned.answer(kind, request, &mut conn.reply);
+        conn.unsent = conn.reply.len();
         match kind {
-            Kind::Initialize => conn.reply.extend_from_slice(&self.initialize),
-            Kind::Call => conn.reply.extend_from_slice(&self.call),
-            Kind::Notification => conn.reply.extend_from_slice(ACCEPTED.as_bytes()),
-            Kind::Listen => {
-                conn.reply.extend_from_slice(STREAM.as_bytes());
-                let bucket = slot.wrapping_mul(0x9e37_79b9) % self.buckets.len();
-                self.buckets[bucket].push(u32::try_from(slot).expect("slots are 32-bit"));
+            Kind::Listen => self.listen(slot),
+            Kind::Publish => self.publish(),
+            Kind::Initialize | Kind::Notification | Kind::Call => {}
+        }
+        self.send(slot);
+        ControlFlow::Continue(())
+    }
+
+    fn bucket_of(&self, slot: usize) -> usize {
+        slot.wrapping_mul(0x9e37_79b9) % self.buckets.len()
+    }
+
+    fn listen(&mut self, slot: usize) {
+        let bucket = self.bucket_of(slot);
+        self.buckets[bucket].push(u32::try_from(slot).expect("slots are 32-bit"));
+        self.listening.resize(self.listening.len().max(slot + 1), false);
+        self.listening[slot] = true;
+    }
+
+    fn publish(&mut self) {
+        let (event, length) = (self.canned.event.as_ptr(), self.canned.event.len());
+        for slot in 0..self.listening.len() {
+            if self.listening[slot] {
+                self.send_to_stream(slot, event, length);
             }
         }
-        if let Kind::Initialize | Kind::Call = kind {
-            put_id(&mut conn.reply, id);
-        }
-        conn.unsent = conn.reply.len();
-        self.send(slot);
-        self.receive(slot);
     }
 
     fn sent(&mut self, slot: usize, result: i32) {
@@ -198,14 +309,19 @@ impl Loop {
         self.tick = (self.tick + 1) % self.buckets.len();
         let bucket = std::mem::take(&mut self.buckets[self.tick]);
         for slot in &bucket {
-            let conn = &mut self.conns[*slot as usize];
-            conn.sends_in_flight += 1;
-            let fd = types::Fd(conn.fd.as_raw_fd());
-            let length = u32::try_from(KEEP_ALIVE.len()).expect("short");
-            let entry = opcode::Send::new(fd, KEEP_ALIVE.as_ptr(), length).flags(libc::MSG_NOSIGNAL).build();
-            self.push(entry, *slot as usize, COMMENT);
+            self.send_to_stream(*slot as usize, KEEP_ALIVE.as_ptr(), KEEP_ALIVE.len());
         }
         self.buckets[self.tick] = bucket;
+    }
+
+    /// The bytes must stay where they are as long as the loop runs.
+    fn send_to_stream(&mut self, slot: usize, bytes: *const u8, length: usize) {
+        let conn = &mut self.conns[slot];
+        conn.sends_in_flight += 1;
+        let fd = types::Fd(conn.fd.as_raw_fd());
+        let length = u32::try_from(length).expect("short");
+        let entry = opcode::Send::new(fd, bytes, length).flags(libc::MSG_NOSIGNAL).build();
+        self.push(entry, slot, COMMENT);
     }
 
     // --- Entries ---------------------------------------------------------------------------------
@@ -220,10 +336,19 @@ impl Loop {
 
     fn receive(&mut self, slot: usize) {
         let conn = &mut self.conns[slot];
-        let room = &mut conn.buffer[conn.filled..];
-        let length = u32::try_from(room.len()).expect("small");
-        let entry = opcode::Recv::new(types::Fd(conn.fd.as_raw_fd()), room.as_mut_ptr(), length).build();
-        self.push(entry, slot, RECEIVE);
+        let fd = types::Fd(conn.fd.as_raw_fd());
+        let (entry, what) = match self.receive {
+            Receive::Single => {
+                let room = &mut conn.buffer[conn.filled..];
+                let length = u32::try_from(room.len()).expect("small");
+                (opcode::Recv::new(fd, room.as_mut_ptr(), length).build(), RECEIVE)
+            }
+            Receive::Ready => {
+                (opcode::PollAdd::new(fd, u32::from(libc::POLLIN.unsigned_abs())).build(), READY)
+            }
+            Receive::Multishot => (opcode::RecvMulti::new(fd, provided::GROUP).build(), PROVIDED),
+        };
+        self.push(entry, slot, what);
     }
 
     fn send(&mut self, slot: usize) {
@@ -252,63 +377,5 @@ impl Loop {
             }
             self.ring.submit().expect("a full queue can be submitted");
         }
-    }
-}
-
-/// What the bare loop can tell apart.
-enum Kind {
-    Initialize,
-    Notification,
-    Call,
-    Listen,
-}
-
-impl Kind {
-    /// The kind of a whole request; `None` while more of it is to come.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let body = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
-        if bytes[0] != b'P' {
-            return Some(if bytes[0] == b'G' { Kind::Listen } else { Kind::Notification });
-        }
-        let length = number_after(&bytes[..body], b"ontent-Length: ")?;
-        let body = bytes.get(body..)?;
-        if body.len() < length {
-            return None;
-        }
-        Some(match () {
-            () if memchr::memmem::find(body, b"\"id\":").is_none() => Kind::Notification,
-            () if memchr::memmem::find(body, b"\"initialize\"").is_some() => Kind::Initialize,
-            () => Kind::Call,
-        })
-    }
-}
-
-fn id_in(bytes: &[u8]) -> usize {
-    number_after(bytes, b"\"id\":").unwrap_or(0)
-}
-
-fn number_after(bytes: &[u8], name: &[u8]) -> Option<usize> {
-    let at = memchr::memmem::find(bytes, name)? + name.len();
-    let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
-}
-
-fn canned(json: &str, fields: &str) -> Vec<u8> {
-    let length = json.len();
-    format!(
-        "HTTP/1.1 200 OK\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nContent-Type: application/json\r\n\
-         Cache-Control: no-store\r\n{fields}Content-Length: {length}\r\n\r\n{json}"
-    )
-    .into()
-}
-
-/// Writes the id over the blanks that end in the reply's zero.
-fn put_id(reply: &mut [u8], id: usize) {
-    let name = b"\"id\":";
-    let Some(at) = memchr::memmem::find(reply, name) else { return };
-    let digits = itoa::Buffer::new().format(id).as_bytes().to_vec();
-    let end = at + name.len() + ID_DIGITS;
-    if digits.len() <= ID_DIGITS {
-        reply[end - digits.len()..end].copy_from_slice(&digits);
     }
 }

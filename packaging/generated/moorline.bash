@@ -272,7 +272,7 @@ _moorline() {
                     return 0
                     ;;
                 --stdio-mode)
-                    COMPREPLY=($(compgen -W "per-session shared" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto per-session shared" -- "${cur}"))
                     return 0
                     ;;
                 --children)
@@ -754,7 +754,7 @@ _moorline() {
                     return 0
                     ;;
                 --stdio-mode)
-                    COMPREPLY=($(compgen -W "per-session shared" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto per-session shared" -- "${cur}"))
                     return 0
                     ;;
                 --children)

@@ -87,9 +87,10 @@ complete -c moorline -n "__fish_moorline_needs_command" -l header-timeout -d 'Fr
 complete -c moorline -n "__fish_moorline_needs_command" -l body-timeout -d 'From the end of the header to the end of the body' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l idle-timeout -d 'Between two requests of a connection' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l write-timeout -d 'Cut a connection whose output makes no progress for this long' -r
-complete -c moorline -n "__fish_moorline_needs_command" -l stdio-mode -d 'Who shares its processes' -r -f -a "per-session\t'Each session has its own'
+complete -c moorline -n "__fish_moorline_needs_command" -l stdio-mode -d 'Who shares its processes' -r -f -a "auto\t'All clients, if the program speaks 2026-07-28 and nothing older; otherwise as per-session'
+per-session\t'Each session has its own'
 shared\t'All sessions share a few'"
-complete -c moorline -n "__fish_moorline_needs_command" -l children -d 'Processes that are shared, at least one for each thread; fewer threads are started otherwise [default: one for each thread]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l children -d 'Processes where they are shared, at least one for each thread; fewer threads are started otherwise [default: one for each thread]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-children -d 'Processes at one time; a further session gets 503 [default: 256, or what the open-file limit allows]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l child-inherit -d 'Which of this server\'s environment variables they get' -r -f -a "all\t'All'
 basic\t'HOME, LANG, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ and USER'
@@ -181,9 +182,10 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l header-timeo
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l body-timeout -d 'From the end of the header to the end of the body' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l idle-timeout -d 'Between two requests of a connection' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l write-timeout -d 'Cut a connection whose output makes no progress for this long' -r
-complete -c moorline -n "__fish_moorline_using_subcommand serve" -l stdio-mode -d 'Who shares its processes' -r -f -a "per-session\t'Each session has its own'
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l stdio-mode -d 'Who shares its processes' -r -f -a "auto\t'All clients, if the program speaks 2026-07-28 and nothing older; otherwise as per-session'
+per-session\t'Each session has its own'
 shared\t'All sessions share a few'"
-complete -c moorline -n "__fish_moorline_using_subcommand serve" -l children -d 'Processes that are shared, at least one for each thread; fewer threads are started otherwise [default: one for each thread]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l children -d 'Processes where they are shared, at least one for each thread; fewer threads are started otherwise [default: one for each thread]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-children -d 'Processes at one time; a further session gets 503 [default: 256, or what the open-file limit allows]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l child-inherit -d 'Which of this server\'s environment variables they get' -r -f -a "all\t'All'
 basic\t'HOME, LANG, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ and USER'

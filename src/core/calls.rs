@@ -393,11 +393,10 @@ pub(super) fn id_of(body: &Bytes, id: &str) -> Bytes {
 }
 
 pub(super) fn method_of(body: &Bytes, method: Cow<'_, str>) -> Method {
-    let bytes = match method {
-        Cow::Borrowed(name) => body.slice_ref(name.as_bytes()),
-        Cow::Owned(name) => Bytes::from(name),
-    };
-    Method::new(bytes).expect("the envelope is UTF-8")
+    match method {
+        Cow::Borrowed(name) => Method::within(body, name),
+        Cow::Owned(name) => Method::new(Bytes::from(name)).expect("was text"),
+    }
 }
 
 // --- Calls --------------------------------------------------------------------------------------
@@ -457,13 +456,13 @@ impl Shard {
         let session = self.posts[post].session;
         let crowded = usize::from(self.sessions[session].calls_in_flight) >= limits::CALLS_PER_SESSION_MAX;
         let call = self.insert_call(post, session, incoming.id);
-        let answer = match incoming.method.as_str() {
+        let answer = match incoming.method.as_bytes() {
             _ if crowded => {
                 self.counters.calls_refused += 1;
                 Some(Err(too_many_calls()))
             }
-            "ping" => Some(Ok(Bytes::from_static(b"{}"))),
-            "logging/setLevel" => Some(self.set_log_level(session, incoming.params.as_deref())),
+            b"ping" => Some(Ok(Bytes::from_static(b"{}"))),
+            b"logging/setLevel" => Some(self.set_log_level(session, incoming.params.as_deref())),
             _ => None,
         };
         match answer {

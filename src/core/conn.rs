@@ -9,7 +9,7 @@
 //! and a live attachment name each other, as do what is `unproven` and an ending one.
 
 use super::{
-    http::{Persistence, Refusal, ReplyHead, Version},
+    http::{Persistence, Refusal, ReplyHead, Version, reply::CONTINUE_100},
     journal::NotedEnd,
     output::{Boundary, Output},
     quotas::Source,
@@ -86,12 +86,21 @@ pub(super) enum Afterwards {
     Close,
 }
 
-/// A keep-alive comment on its way, which needs no queue.
+/// A keep-alive comment on its way, which needs no queue, or what stands for one before a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comment {
     None,
-    Due,
-    Lent,
+    Due(Words),
+    Lent(Words),
+}
+
+/// What is said only to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    /// A comment of an event stream.
+    Comment,
+    /// An interim response: any number of them may come before the reply (RFC 9110 section 15.2).
+    Interim,
 }
 
 /// Whether the connection is on the list of those that have output.
@@ -151,8 +160,8 @@ impl Conn {
     /// The offset in the connection's output at which everything queued so far ends.
     pub(super) fn queued_offset(&self) -> u64 {
         let comment = match self.comment {
-            Comment::Lent => sse::comment(self.transfer).len(),
-            Comment::None | Comment::Due => 0,
+            Comment::Lent(words) => self.said(words).len(),
+            Comment::None | Comment::Due(_) => 0,
         };
         self.written + (comment + self.output_bytes()) as u64
     }
@@ -160,8 +169,8 @@ impl Conn {
     /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
     pub(super) fn lent_offset(&self) -> u64 {
         let comment = match self.comment {
-            Comment::Lent => sse::comment(self.transfer).len(),
-            Comment::None | Comment::Due => 0,
+            Comment::Lent(words) => self.said(words).len(),
+            Comment::None | Comment::Due(_) => 0,
         };
         self.written + (comment + self.output.as_ref().map_or(0, |output| output.lent())) as u64
     }
@@ -183,7 +192,14 @@ impl Conn {
     }
 
     fn has_output(&self) -> bool {
-        self.output_bytes() > 0 || self.comment == Comment::Lent
+        self.output_bytes() > 0 || matches!(self.comment, Comment::Lent(_))
+    }
+
+    fn said(&self, words: Words) -> &'static [u8] {
+        match words {
+            Words::Comment => sse::comment(self.transfer),
+            Words::Interim => CONTINUE_100,
+        }
     }
 }
 
@@ -613,13 +629,13 @@ impl Shard {
     /// Lends the connection's next output to the shell.
     pub(super) fn lend_output(&mut self, conn: ConnSlot, pieces: &mut Vec<Piece>) {
         let entry = &mut self.conns[conn];
-        match &mut entry.output {
-            Some(output) => output.lend(pieces),
-            None if entry.comment == Comment::Due => {
-                entry.comment = Comment::Lent;
-                pieces.push(Piece::Static(sse::comment(entry.transfer)));
+        match (&mut entry.output, entry.comment) {
+            (Some(output), _) => output.lend(pieces),
+            (None, Comment::Due(words)) => {
+                entry.comment = Comment::Lent(words);
+                pieces.push(Piece::Static(entry.said(words)));
             }
-            None => {}
+            (None, Comment::None | Comment::Lent(_)) => {}
         }
     }
 
@@ -634,8 +650,8 @@ impl Shard {
         if count > 0 {
             entry.progress_ms = now.ms;
         }
-        if entry.comment == Comment::Lent {
-            self.comment_taken(conn, count);
+        if let Comment::Lent(words) = entry.comment {
+            self.comment_taken(conn, words, count);
         } else if let Some(output) = &mut entry.output {
             output.advance(count);
             self.recycle_output(conn);
@@ -643,11 +659,11 @@ impl Shard {
         self.write_on(conn, now);
     }
 
-    fn comment_taken(&mut self, conn: ConnSlot, count: usize) {
+    fn comment_taken(&mut self, conn: ConnSlot, words: Words, count: usize) {
         let entry = &mut self.conns[conn];
         self.counters.comments += 1;
         entry.comment = Comment::None;
-        let rest = &sse::comment(entry.transfer)[count..];
+        let rest = &entry.said(words)[count..];
         if !rest.is_empty() {
             entry.output.get_or_insert_with(|| self.outputs.pop().unwrap_or_default()).push_rest(rest);
         }
@@ -796,6 +812,11 @@ impl Shard {
             State::Exchanging(exchange) if self.exchanges[exchange].is_stream() => {
                 return self.stream_deadline_ms(conn);
             }
+            State::Exchanging(exchange)
+                if entry.peer == Peer::Silent && self.exchanges[exchange].takes_interim() =>
+            {
+                limits::SILENT_PEER_PROBE_MS
+            }
             State::Waiting(_) | State::Exchanging(_) | State::Flushing(_) => return None,
         };
         Some(entry.progress_ms + allowed_ms)
@@ -856,6 +877,9 @@ impl Shard {
             State::Body(_) => {
                 self.time_out(conn, Refusal::timeout("the request's body did not arrive in time"), now)
             }
+            State::Exchanging(exchange) if !self.exchanges[exchange].is_stream() => {
+                self.comment_due(conn, deadline_ms, now);
+            }
             State::Streaming(_) | State::Exchanging(_) | State::Carrying(_)
                 if self.token_expires_ms(conn) <= now.ms =>
             {
@@ -886,23 +910,32 @@ impl Shard {
         let late_ms = now.ms - deadline_ms;
         self.counters.comments_late_ms += late_ms;
         self.counters.comments_late_ms_max = self.counters.comments_late_ms_max.max(late_ms);
+        let words = self.words(conn);
         let entry = &mut self.conns[conn];
-        entry.comment = Comment::Due;
+        entry.comment = Comment::Due(words);
         entry.progress_ms = now.ms;
         self.with_comment.push_back(self.conn_key(conn));
     }
 
-    /// Asks whether anybody reads this stream, by a comment: a peer that is gone answers with a reset, and the next one fails.
+    /// What can be said on the connection at any time.
+    fn words(&self, conn: ConnSlot) -> Words {
+        match self.conns[conn].state {
+            State::Exchanging(exchange) if !self.exchanges[exchange].is_stream() => Words::Interim,
+            _ => Words::Comment,
+        }
+    }
+
+    /// Asks whether anybody reads what comes here, by something that means nothing: a peer that is gone answers with a reset, and the next one fails.
     pub(super) fn probe_reader(&mut self, conn: ConnSlot) {
         if self.conns[conn].output.is_none() && self.conns[conn].comment == Comment::None {
-            self.conns[conn].comment = Comment::Due;
+            self.conns[conn].comment = Comment::Due(self.words(conn));
             self.with_comment.push_back(self.conn_key(conn));
         }
     }
 
     /// Whether a comment that came due is still worth writing.
     pub(super) fn wants_comment(&self, conn: ConnSlot) -> bool {
-        self.conns[conn].comment == Comment::Due && self.conns[conn].output.is_none()
+        matches!(self.conns[conn].comment, Comment::Due(_)) && self.conns[conn].output.is_none()
     }
 
     /// What arrived so far is known: evidence for what is or was written here, for which something may have waited.

@@ -44,6 +44,8 @@ pub(super) struct Fields {
     version: Bytes,
     method: Option<Bytes>,
     name: Option<Bytes>,
+    /// Which of these two is there more than once.
+    repeated: Option<&'static str>,
     params: Vec<ParamField>,
     /// For another shard to look at.
     authorization: Option<Secret>,
@@ -96,6 +98,7 @@ impl Fields {
             version: copy(version),
             method: head.mcp_method.map(&mut copy),
             name: head.mcp_name.map(&mut copy),
+            repeated: head.repeated_route,
             authorization: head.authorization.map(|field| Secret(copy(field))),
             params: head
                 .parameter_fields()
@@ -149,10 +152,12 @@ fn has_claim(message: &Message<'_>) -> bool {
         .is_some_and(|params| jsonrpc::Meta::of(Some(params)).claimed_revision.is_some())
 }
 
-/// Whether there could be a claim: a search spares the requests of sessions a parse. With escapes it can be spelled in
+/// Whether there could be a claim: searches spare the requests of sessions a parse. With escapes it can be spelled in
 /// many ways.
 fn may_claim(params: &[u8]) -> bool {
-    memchr::memmem::find(params, b"/protocolVersion\"").is_some() || memchr::memchr(b'\\', params).is_some()
+    jsonrpc::may_have_meta(params)
+        && (memchr::memmem::find(params, b"/protocolVersion\"").is_some()
+            || memchr::memchr(b'\\', params).is_some())
 }
 
 // --- What a request says of itself ---------------------------------------------------------------
@@ -236,6 +241,7 @@ pub(super) fn admit<'a>(
     let meta = Meta::of(params)?;
     let (claimed, client) = meta.required()?;
     let fields = check_version(named, &claimed)?;
+    check_once(fields)?;
     check_method(fields, method)?;
     check_name(fields, method, params)?;
     if is_removed(method) {
@@ -272,6 +278,14 @@ fn check_version<'n>(named: &'n Named, claimed: &str) -> Result<&'n Fields, Faul
         () if fields.version != claimed.as_bytes() => Err(version_differs()),
         () if claimed != Revision::V2026_07_28.date() => Err(unsupported(claimed)),
         () => Ok(fields),
+    }
+}
+
+/// No two parties may disagree on which one counts.
+fn check_once(fields: &Fields) -> Result<(), Fault> {
+    match fields.repeated {
+        Some(name) => Err(mismatch(format!("the header {name} must not be repeated"))),
+        None => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     config::{ResponseMode, StatelessHome},
     conn::{Afterwards, State},
     era::{self, Claims, Fault, Named},
-    http::{Content, Forms, Refusal, ReplyHead, Status},
+    http::{Content, Forms, Refusal, ReplyHead, Status, Version},
     jsonrpc::{self, Body, EnvelopeError, Message, RpcError},
     ledger::Account,
     listen::Listen,
@@ -76,6 +76,11 @@ impl Generational for Exchange {
 impl Exchange {
     pub(super) fn is_stream(&self) -> bool {
         !matches!(self.phase, Phase::Undecided(..))
+    }
+
+    /// Whether interim responses may come before its reply (RFC 9110 section 15.2: never in HTTP/1.0).
+    pub(super) fn takes_interim(&self) -> bool {
+        matches!(&self.phase, Phase::Undecided(facts, _) if facts.version == Version::Http11)
     }
 
     /// Whether it goes on until somebody ends it.
@@ -470,13 +475,17 @@ impl Shard {
     }
 
     /// The peer will send nothing more. If it is gone altogether it answers the next bytes with a reset, and those after
-    /// them fail: so it gets some at once, and more every second. If not, it gets its reply.
+    /// them fail: so it gets some at once, and more every second. If not, it gets its reply. One that may only get JSON is given
+    /// interim responses; one of HTTP/1.0 cannot be given anything, and is taken for gone.
     pub(super) fn exchange_half_closed(&mut self, exchange: ExchangeSlot, now: Now) {
         if self.may_become_stream(exchange) {
             return self.open_exchange_stream(exchange, now);
         }
-        if self.exchanges[exchange].is_stream() {
-            self.probe_reader(self.exchanges[exchange].conn);
+        let entry = &self.exchanges[exchange];
+        match entry.is_stream() || entry.takes_interim() {
+            true => self.probe_reader(entry.conn),
+            // There is nothing to ask with.
+            false => self.close_conn(entry.conn, Ending::Gone),
         }
     }
 

@@ -390,10 +390,11 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Whether `_meta` could be the name of a member: two searches spare most params a parse. With escapes it can be
-/// spelled in many ways.
-fn may_have_meta(params: &[u8]) -> bool {
-    memchr::memmem::find(params, b"\"_meta\"").is_some() || memchr::memchr(b'\\', params).is_some()
+/// Whether `_meta` could be the name of a member: a search for two rare bytes spares most params a parse. With escapes it
+/// can be spelled in many ways.
+pub(super) fn may_have_meta(params: &[u8]) -> bool {
+    memchr::memchr2_iter(b'_', b'\\', params)
+        .any(|at| params[at] == b'\\' || params[at..].starts_with(b"_meta\""))
 }
 
 /// The params of `initialize` (2025-11-25, "Initialization").
@@ -521,7 +522,8 @@ pub fn revision_of(result: &[u8]) -> Option<Revision> {
         #[serde(borrow)]
         protocol_version: Cow<'a, str>,
     }
-    let wire: Wire<'_> = parse_object(serde_json::from_slice(result).ok()?).ok()?;
+    let text = std::str::from_utf8(result).ok().filter(|text| starts_with(text, '{'))?;
+    let wire: Wire<'_> = serde_json::from_str(text).ok()?;
     Revision::with_sessions_from_date(&wire.protocol_version)
 }
 
@@ -573,6 +575,10 @@ fn excerpt(text: &str) -> &str {
 /// Whether arrays and objects are nested deeper than allowed. Brackets within strings do not count; what is
 /// not JSON may get any answer, it is refused in any case.
 fn is_too_deep(json: &[u8]) -> bool {
+    // What opens no more than that cannot be too deep: a search spares almost all bodies the walk.
+    if memchr::memchr2_iter(b'[', b'{', json).nth(limits::JSON_DEPTH_MAX).is_none() {
+        return false;
+    }
     let (mut depth, mut at) = (0usize, 0);
     while let Some(&byte) = json.get(at) {
         at += 1;

@@ -83,8 +83,15 @@ impl Log {
         self.events.range(self.first_unsent()..).map(|event| event.message.payload.len()).sum()
     }
 
+    /// In the usual cases, when all were written or all but the last, without bisection.
     fn first_unsent(&self) -> usize {
-        self.events.partition_point(|event| event.delivery != Delivery::Unsent)
+        let is_written = |event: &Event| event.delivery != Delivery::Unsent;
+        let mut newest_first = self.events.iter().rev();
+        match (newest_first.next().map(is_written), newest_first.next().map(is_written)) {
+            (None | Some(true), _) => self.events.len(),
+            (Some(false), None | Some(true)) => self.events.len() - 1,
+            (Some(false), Some(false)) => self.events.partition_point(is_written),
+        }
     }
 
     fn first_unacked(&self) -> usize {

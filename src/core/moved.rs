@@ -85,9 +85,11 @@ impl Moved {
         });
     }
 
-    /// The messages that the cursor shows to have arrived, as far as they are still somewhere.
+    /// The messages that the cursor shows to have arrived, as far as they are still somewhere. What the stream's client
+    /// names from now on says nothing of those behind the cursor: they went elsewhere, so that it cannot have got them in between.
     fn prove(&mut self, cursor: EventId) -> Vec<Rc<Bytes>> {
-        self.names.retain(|name| name.payload.strong_count() > 0);
+        let is_behind = |name: &Name| name.stream == cursor.stream && name.sequence > cursor.sequence;
+        self.names.retain(|name| name.payload.strong_count() > 0 && !is_behind(name));
         let is_named = |name: &&mut Name| name.stream == cursor.stream && name.sequence <= cursor.sequence;
         let named = self.names.iter_mut().filter(is_named);
         named

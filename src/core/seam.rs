@@ -327,9 +327,19 @@ impl Method {
         std::str::from_utf8(&bytes).is_ok().then_some(Method(bytes))
     }
 
+    /// Shares the bytes of `name`, which is a part of `body`.
+    pub(super) fn within(body: &Bytes, name: &str) -> Self {
+        Method(body.slice_ref(name.as_bytes()))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("checked when made")
+    }
+
+    /// The name as bytes, to be compared.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

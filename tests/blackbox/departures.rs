@@ -57,11 +57,7 @@ fn a_client_that_closes_its_connection_cancels_its_request() {
     let server = Server::start(&flags);
     for how in [Leave::Fin, Leave::Rst] {
         for (method, params, held) in [
-            (
-                "tools/call",
-                json!({ "name": "slow", "arguments": { "seconds": 600 } }),
-                "moorline_calls_in_flight",
-            ),
+            ("tools/call", json!({ "name": "slow", "arguments": { "seconds": 600 } }), IN_FLIGHT),
             ("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), LISTENING),
         ] {
             let mut connection = server.connect();
@@ -70,7 +66,32 @@ fn a_client_that_closes_its_connection_cancels_its_request() {
             connection.leave(how);
             until("nobody works for a client that is gone", || held_count(&server, held) == 0);
         }
+        let mut connection = server.connect();
+        connection.send(for_json(600));
+        until("the request is held", || held_count(&server, IN_FLIGHT) == 1);
+        connection.leave(how);
+        until("nobody works for a client that is gone", || held_count(&server, IN_FLIGHT) == 0);
     }
+}
+
+#[test]
+fn a_client_of_json_alone_that_only_finished_sending_gets_its_reply() {
+    let server = Server::start(&["--shards", "1"]);
+    let mut connection = server.connect();
+    connection.send(for_json(2));
+    connection.finish_sending();
+    let response = connection.response("POST");
+    assert_eq!(response.status(), 200, "{}", response.text());
+}
+
+const IN_FLIGHT: &str = "moorline_calls_in_flight";
+
+/// A slow call whose client takes nothing but JSON.
+fn for_json(seconds: u32) -> Vec<u8> {
+    let arguments = json!({ "seconds": seconds, "steps": 1 });
+    let call = stateless("tools/call", json!({ "name": "slow", "arguments": arguments }));
+    let call = String::from_utf8(call).expect("is text");
+    call.replace("application/json, text/event-stream", "application/json").into_bytes()
 }
 
 const LISTENING: &str = r#"moorline_streams_held{shard="0",kind="listen"}"#;

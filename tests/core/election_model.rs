@@ -449,6 +449,31 @@ fn is_later(one: &str, other: &str) -> bool {
     matches!((split(one), split(other)), (Some((a, n)), Some((b, m))) if a == b && n > m)
 }
 
+/// Its client comes back with a cursor from before a message that has gone elsewhere since, and then with one from behind it.
+#[test]
+fn a_cursor_proves_nothing_of_what_its_client_said_it_had_not() {
+    let mut pair = Pair::new();
+    let ops = [
+        Op::Plain,
+        Op::Resume(0),
+        Op::Plain,
+        Op::Reset(1),
+        Op::Reset(0),
+        Op::Resume(1),
+        Op::Silence(0),
+        Op::Silence(1),
+        Op::Announce,
+        Op::Reset(1),
+        Op::Resume(3),
+        Op::Announce,
+        Op::Resume(4),
+    ];
+    for op in ops {
+        pair.step(op);
+    }
+    pair.finish();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 

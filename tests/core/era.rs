@@ -390,6 +390,7 @@ fn a_routing_header_comes_once() {
     for field in ["Mcp-Name: echo\r\nMcp-Name: echo\r\n", "Mcp-Name: echo\r\nMcp-Method: tools/call\r\n"] {
         let reply = world.exchange_alone(post(&fields(NAME, field), &body("1", NAME, r#""name":"echo""#)));
         assert_eq!(fault(&reply), (400, -32020), "{field:?}");
+        assert!(reply.text().contains("must not be repeated"), "{field:?}");
     }
 }
 
@@ -412,7 +413,7 @@ fn requests_of_sessions_may_carry_any_routing_header() {
     let client = world.open("2025-11-25");
     world.post_with(
         client,
-        "Mcp-Method: nonsense\r\nMcp-Name: \u{e9}\r\nMcp-Param-X: 1\r\n",
+        "Mcp-Method: nonsense\r\nMcp-Name: \u{e9}\r\nMcp-Param-X: 1\r\nMcp-Method: ping\r\nMcp-Name: \u{e9}\r\n",
         &request("1", "ping"),
     );
     assert_eq!(world.response(client).status, 200);

@@ -352,6 +352,40 @@ fn a_half_close_is_answered_at_once_so_that_a_peer_that_is_gone_says_so() {
 }
 
 #[test]
+fn a_reply_of_json_alone_asks_with_interim_responses() {
+    let mut world = World::new();
+    let client = world.connect();
+    let (_, call) = world.begin_exchange(client, &accepting("application/json"));
+    world.half_close(client);
+    assert_eq!(world.interim_responses(client), 1, "it is asked at once");
+    world.advance(3_100);
+    assert_eq!(world.interim_responses(client), 4, "and every second");
+    world.reset(client);
+    assert_eq!(world.cancelled, [call.key]);
+    assert_none_left(&world);
+
+    let client = world.connect();
+    let (shard, reading) = world.begin_exchange(client, &accepting("application/json"));
+    world.half_close(client);
+    world.advance(2_100);
+    world.answer(shard, reading.key, DONE);
+    let reply = world.response(client);
+    assert_eq!((reply.status, reply.complete), (200, true), "who reads on gets the reply");
+    assert_eq!(world.cancelled, [call.key]);
+}
+
+#[test]
+fn a_peer_of_http_1_0_cannot_be_asked_and_its_end_cancels() {
+    let mut world = World::new();
+    let client = world.connect();
+    let older = accepting("application/json").replace("HTTP/1.1", "HTTP/1.0");
+    let (_, call) = world.begin_exchange(client, &older);
+    world.half_close(client);
+    assert_eq!(world.cancelled, [call.key]);
+    assert_none_left(&world);
+}
+
+#[test]
 fn a_peer_that_takes_nothing_is_cut_and_its_request_cancelled() {
     let mut world = World::new();
     let client = world.connect();

@@ -95,6 +95,9 @@ def complain(arguments, _meta):
 TOOLS = {
     "echo": lambda arguments, _: arguments["text"],
     "pid": lambda *_: os.getpid(),
+    "meta": lambda _, meta: meta,
+    "output": lambda *_: "[1]",
+    "listened": lambda *_: sorted(uri for wanted in LISTENING.values() for uri in wanted.get("resourceSubscriptions", [])),
     "get": lambda *_: STATE["value"],
     "set": lambda arguments, _: STATE.update(value=arguments["value"]),
     "slow": slow,
@@ -124,24 +127,84 @@ TOOLS = {
 }
 
 
+CLAIM = "io.modelcontextprotocol/protocolVersion"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+def is_newer():
+    """Whether this is a server of 2026-07-28: always, or as long as there is a certain file."""
+    file = os.environ.get("CHILD_NEWER_FILE")
+    return os.environ.get("CHILD_ERA") == "2026" or file is not None and os.path.exists(file)
+
+
+IS_NEWER = is_newer()
+# What every result of such a server has.
+STAMP = {"resultType": "complete", "ttlMs": 5, "cacheScope": "public"} if IS_NEWER else {}
+
+
 def read(params):
+    if params["uri"] == "missing://" and IS_NEWER:
+        return {"error": {"code": -32602, "message": "Resource not found", "data": {"uri": params["uri"]}}}
     if params["uri"] == "missing://":
         return {"error": {"code": -32002, "message": "Resource not found", "data": {"uri": params["uri"]}}}
-    return {"result": {"contents": [{"uri": params["uri"], "text": "read"}]}}
+    return {"result": {**STAMP, "contents": [{"uri": params["uri"], "text": "read"}]}}
+
+
+def tool(name):
+    output = {"outputSchema": {"type": "array"}} if name == "output" else {}
+    return {"name": name, "inputSchema": {"type": "object"}, **output}
 
 
 # What is answered with the same each time.
 PAGES = {
-    "tools/list": lambda _: {"result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}},
-    "prompts/get": lambda _: {"result": {"messages": []}},
+    "tools/list": lambda _: {"result": {**STAMP, "tools": [tool(name) for name in TOOLS]}},
+    "prompts/get": lambda _: {"result": {**STAMP, "messages": []}},
     "resources/read": read,
-    "completion/complete": lambda _: {"result": {"completion": {"values": ["a"]}}},
+    "completion/complete": lambda _: {"result": {**STAMP, "completion": {"values": ["a"]}}},
 }
 
 
-CLAIM = "io.modelcontextprotocol/protocolVersion"
-IS_NEWER = os.environ.get("CHILD_ERA") == "2026"
-LISTENING = []
+# What it is listened to for, by the id of the request.
+LISTENING = {}
+
+
+def question(method, params):
+    return {"method": method, "params": params}
+
+
+ROUNDS = {
+    "ask": {"q": question("elicitation/create", {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}})},
+    "ask_both": {
+        "who": question("elicitation/create", {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}),
+        "what": question("sampling/createMessage", {"messages": [], "maxTokens": 1}),
+    },
+    "ask_there": {"q": question("elicitation/create", {"mode": "url", "message": "There?", "url": "https://a.example/"})},
+    "ask_oddly": {"odd": question("no/such", {})},
+    "ask_nothing": {},
+}
+
+
+def heard(kind, uri=None):
+    """Tells all who listen."""
+    for number, wanted in list(LISTENING.items()):
+        meta = {"_meta": {SUBSCRIPTION: number}}
+        if uri is None and wanted.get(kind):
+            note("notifications/tools/list_changed", meta)
+        elif uri in wanted.get("resourceSubscriptions", []):
+            note("notifications/resources/updated", {"uri": uri, **meta})
+
+
+def rounds(message):
+    """The next round of a call that asks. None if it is answered."""
+    params = message["params"]
+    if params["name"] == "ask_for_ever" or params.get("requestState") != "mine":
+        inputs = ROUNDS.get(params["name"], {})
+        result = {"resultType": "input_required", "inputRequests": inputs, "requestState": "mine"}
+        return send({"id": message["id"], "result": result})
+    answers = params.get("inputResponses")
+    text = answers["q"]["content"]["name"] if params["name"] == "ask" else json.dumps(answers)
+    params.update(name="echo", arguments={"text": text})
+    return message
 
 
 def newer(message):
@@ -151,23 +214,24 @@ def newer(message):
         error = {"code": -32601 if method == "initialize" else -32602, "message": f"no claim in {method}"}
         return send({"id": message["id"], "error": error})
     if method == "server/discover":
-        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         result = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "ttlMs": 5, "cacheScope": "public"}
-        return send({"id": message["id"], "result": {"resultType": "complete", **result}})
+        meta = {"io.modelcontextprotocol/serverInfo": {"name": "newer child", "version": "1"}}
+        return send({"id": message["id"], "result": {"resultType": "complete", "_meta": meta, **result}})
     if method == "subscriptions/listen":
-        LISTENING.append(message["id"])
-        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-        return note("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": params["notifications"]})
-    if params.get("name") == "ask" and params.get("requestState") != "mine":
-        question = {"q": {"method": "elicitation/create", "params": {"message": "Who?"}}}
-        result = {"resultType": "input_required", "inputRequests": question, "requestState": "mine"}
-        return send({"id": message["id"], "result": result})
+        wanted = params["notifications"]
+        uris = [uri for uri in wanted.get("resourceSubscriptions", []) if not uri.startswith("secret:")]
+        LISTENING[message["id"]] = {**wanted, "resourceSubscriptions": uris}
+        meta = {SUBSCRIPTION: message["id"]}
+        return note("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": LISTENING[message["id"]]})
+    if params.get("name", "").startswith("ask"):
+        return rounds(message)
     if params.get("name") == "change":
-        for number in LISTENING:
-            note("notifications/tools/list_changed", {"_meta": {"io.modelcontextprotocol/subscriptionId": number}})
+        heard("toolsListChanged")
         params["name"] = "pid"
-    if params.get("name") == "ask":
-        params.update(name="echo", arguments={"text": params["inputResponses"]["q"]["content"]["name"]})
+    if params.get("name") == "update":
+        heard("resourceSubscriptions", params["arguments"]["uri"])
+        params["name"] = "pid"
     return message
 
 
@@ -177,6 +241,8 @@ def call(request):
         value = TOOLS[params["name"]](params.get("arguments", {}), params.get("_meta", {}))
         content = [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]
         kind = {"resultType": "complete"} if IS_NEWER else {}
+        if params["name"] == "output":
+            kind["structuredContent"] = [1]
         send({"id": request["id"], "result": {**kind, "content": content, "_meta": params.get("_meta", {})}})
     except KeyError as error:
         send({"id": request["id"], "error": {"code": -32602, "message": f"missing {error}", "data": [1.0]}})
@@ -201,7 +267,8 @@ def handle(message):
     elif "id" not in message:
         NOTIFIED.append(method)
         if method == "notifications/cancelled":
-            CANCELLED.append(message["params"]["requestId"])
+            if LISTENING.pop(message["params"]["requestId"], None) is None:
+                CANCELLED.append(message["params"]["requestId"])
         if method == "notifications/progress":
             PROGRESS.append(message["params"])
     elif method == "initialize":

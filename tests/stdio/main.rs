@@ -14,6 +14,7 @@ mod session;
 mod wire;
 
 mod alone;
+mod auto;
 mod backpressure;
 mod behind;
 mod endings;
@@ -21,6 +22,7 @@ mod messages;
 mod neighbours;
 mod per_session;
 mod shared;
+mod told;
 
 use std::time::{Duration, Instant};
 

@@ -83,6 +83,12 @@ impl World {
         http::dechunk(&received).1
     }
 
+    /// How many interim responses the client has received and not looked at.
+    pub fn interim_responses(&self, client: ClientId) -> usize {
+        let received = &self.clients[client.0].received;
+        received.windows(12).filter(|bytes| bytes == b"HTTP/1.1 100").count()
+    }
+
     /// What the client received since it was last asked, as one response; a stream may go on after it.
     pub fn response(&mut self, client: ClientId) -> http::Response {
         let bytes = std::mem::take(&mut self.clients[client.0].received);

@@ -3,35 +3,30 @@
 //! Such a request is given to a child that was initialised by us. Discovery is answered from the child's greeting; a listen
 //! stream gets what the child announces of its own accord, and the child hears of the resources it names; anything
 //! else is passed on, and its result stamped with what the newer revision wants of one. What that revision has no more is
-//! refused, as it is by every server of it.
-//!
-//! Places of principals are made here and given up here. Finding those that nobody uses looks at all of them once per poll:
-//! there are no more than `--max-children`.
+//! refused, as it is by every server of it. A child that speaks that revision itself is given everything as it is, save that it
+//! is listened to once for all who listen.
 
 use super::{
     Common,
-    bridge::{Forwarded, Own, Purpose, failure, own_params},
+    bridge::{Forwarded, Own, Purpose, failure},
     client::Client,
-    discovery::Discovery,
-    shared::{Division, Place, Shared, State, restarting},
+    shared::{Place, Shared, State, restarting},
     subscriptions::Change,
     wire,
 };
 use crate::{
     backend::{
-        Capabilities,
         host::listen,
         rounds::{self, Round},
         service::{invalid_params, method_not_found},
     },
     core::{
-        jsonrpc::{self, RpcError},
+        jsonrpc,
         seam::{Call, CallKey, Listening, Notification, NotificationKind, Tell},
     },
     limits::CHILD_GREETINGS_WAITING_MAX,
     shell::child::ChildId,
 };
-use bytes::Bytes;
 use std::time::Instant;
 
 impl Shared {
@@ -57,7 +52,7 @@ impl Shared {
                 place.waiting.push(call);
             }
             (State::Empty | State::Starting(..), _) => out.push(Tell::Refuse(call.key)),
-            (State::Waiting(_), _) => {
+            (State::Waiting(_) | State::Gone, _) => {
                 common.bridge.counters.calls_failed += 1;
                 out.push(Tell::Respond(call.key, Err(restarting())));
             }
@@ -119,40 +114,6 @@ impl Shared {
         }
     }
 
-    /// A child speaks 2026-07-28 itself: it is listened to, once for everybody.
-    pub(super) fn discovered(
-        &mut self,
-        common: &mut Common,
-        at: usize,
-        child: ChildId,
-        answer: Result<Bytes, RpcError>,
-        out: &mut Vec<Tell>,
-    ) {
-        let Some(discovery) = answer.ok().and_then(Discovery::of_child) else {
-            return self.fail(common, child, "refused initialize and server/discover", out);
-        };
-        let Capabilities { tools, prompts, resources, .. } = &discovery.news;
-        let tools = tools.is_some_and(|tools| tools.list_changed);
-        let prompts = prompts.is_some_and(|prompts| prompts.list_changed);
-        let resources = resources.is_some_and(|resources| resources.list_changed);
-        if tools || prompts || resources {
-            let wanted = serde_json::json!({
-                "toolsListChanged": tools, "promptsListChanged": prompts, "resourcesListChanged": resources,
-            });
-            let params = own_params(&format!(",\"notifications\":{wanted}"));
-            common.bridge.request(child, "subscriptions/listen", &params, Own::Setting);
-        }
-        let place = &mut self.places[at];
-        place.state = State::Serving(child, Instant::now());
-        place.discovery = Some(discovery);
-        for call in std::mem::take(&mut place.waiting) {
-            match call.session {
-                Some(_) => out.push(Tell::Respond(call.key, Err(speaks_newer_only()))),
-                None => self.serve_alone(common, at, child, call, out),
-            }
-        }
-    }
-
     fn listen(
         &mut self,
         common: &mut Common,
@@ -163,15 +124,24 @@ impl Shared {
         out: &mut Vec<Tell>,
     ) {
         let place = &mut self.places[at];
+        let mut wanted = Vec::new();
         for uri in &listening.uris {
             if place.subscriptions.subscribe(Client::Alone(key), uri) == Change::Forward {
-                let params = serde_json::json!({ "uri": &**uri }).to_string();
-                let own = Own::Subscribe(uri.clone());
-                common.bridge.request(child, "resources/subscribe", params.as_bytes(), own);
+                wanted.push(uri.clone());
             }
         }
         place.listens.insert(key, listening.clone());
+        let speaks_newer = place.speaks_newer();
         out.push(Tell::Listen(key, listening));
+        for uri in wanted {
+            if speaks_newer {
+                self.watch(common, at, child, &uri, out);
+            } else {
+                let params = serde_json::json!({ "uri": &*uri }).to_string();
+                let own = Own::Subscribe(uri.clone());
+                let _ = common.bridge.request(child, "resources/subscribe", params.as_bytes(), own);
+            }
+        }
     }
 
     /// A client closed its listen stream, if that call is one.
@@ -182,61 +152,6 @@ impl Shared {
             self.end_client(common, at, Client::Alone(call));
         }
     }
-
-    // --- Places -------------------------------------------------------------------------------
-
-    /// The place that serves such a request. `None` if there is none, and no room to make one.
-    fn place_of(&mut self, common: &mut Common, call: &Call, now: Instant) -> Option<usize> {
-        let known = match &self.division {
-            Division::Even => {
-                self.places.iter().min_by_key(|(_, place)| place.load(common)).map(|(at, _)| at)
-            }
-            Division::Principals { by_principal, .. } => by_principal.get(&call.principal).copied(),
-        };
-        known.or_else(|| self.make_place(common, call, now))
-    }
-
-    fn make_place(&mut self, common: &mut Common, call: &Call, now: Instant) -> Option<usize> {
-        let at = self.places.insert(Place::default());
-        self.start(common, at, now);
-        if !matches!(self.places[at].state, State::Starting(..)) {
-            self.places.remove(at);
-            return None;
-        }
-        if let Division::Principals { by_principal, .. } = &mut self.division {
-            by_principal.insert(call.principal.clone(), at);
-        }
-        Some(at)
-    }
-
-    /// Ends the children of principals that have not wanted anything for a while.
-    pub(super) fn give_up_unused(&mut self, common: &mut Common, now: Instant, out: &mut Vec<Tell>) {
-        let Division::Principals { by_principal, idle } = &mut self.division else { return };
-        for (_, place) in &mut self.places {
-            if place.is_used(common) {
-                place.used = Some(now);
-            }
-        }
-        let idle = *idle;
-        let is_unused = |place: &Place| place.used.is_some_and(|used| now.duration_since(used) >= idle);
-        let unused: Vec<usize> =
-            self.places.iter().filter(|(_, place)| is_unused(place)).map(|(at, _)| at).collect();
-        by_principal.retain(|_, at| !unused.contains(at));
-        for at in unused {
-            self.fanout.forget(at);
-            let place = self.places.remove(at);
-            if let Some(child) = place.process() {
-                self.forget_child(child);
-                common.bridge.end(child, common.grace, out);
-            }
-        }
-    }
-
-    /// When the first of them will have been unused for long enough.
-    pub(super) fn end_of_idleness(&self) -> Option<Instant> {
-        let Division::Principals { idle, .. } = &self.division else { return None };
-        self.places.iter().filter_map(|(_, place)| Some(place.used? + *idle)).min()
-    }
 }
 
 impl Place {
@@ -244,22 +159,6 @@ impl Place {
     pub(super) fn speaks_newer(&self) -> bool {
         self.discovery.as_ref().is_some_and(|discovery| discovery.stamp.is_none())
     }
-
-    /// What it has to do at present.
-    fn load(&self, common: &Common) -> usize {
-        let calls = self.process().map_or(0, |child| common.bridge.calls(child));
-        calls + self.waiting.len() + self.listens.len()
-    }
-
-    fn is_used(&self, common: &Common) -> bool {
-        self.load(common) > 0
-    }
-}
-
-pub(super) fn speaks_newer_only() -> RpcError {
-    failure(
-        "the server behind this one speaks 2026-07-28, which has no initialize; it serves clients of that revision",
-    )
 }
 
 /// What a child of 2026-07-28 announces, without the name of our subscription. `None` for what is about that.
@@ -268,7 +167,12 @@ pub(super) fn untagged(message: Notification) -> Option<Notification> {
         NotificationKind::ToolsListChanged => "notifications/tools/list_changed",
         NotificationKind::PromptsListChanged => "notifications/prompts/list_changed",
         NotificationKind::ResourcesListChanged => "notifications/resources/list_changed",
-        NotificationKind::ResourceUpdated(_) | NotificationKind::Other => return None,
+        NotificationKind::ResourceUpdated(uri) => {
+            let params = serde_json::json!({ "uri": &**uri }).to_string();
+            let json = jsonrpc::notification("notifications/resources/updated", Some(params.as_bytes()));
+            return Some(Notification { json, ..message });
+        }
+        NotificationKind::Other => return None,
         NotificationKind::Progress | NotificationKind::Log(_) => return Some(message),
     };
     Some(Notification { json: jsonrpc::notification(method, None), ..message })

@@ -4,17 +4,22 @@
 //! requests of children to clients. It rewrites ids and progress tokens, answers what needs no decision, and leaves to
 //! the modes whom a message of a child concerns.
 //!
-//! Invariants: `by_call` holds exactly the clients' calls that are in some link's `flights`; `asked` and the links' `asks`
-//! hold the same requests. Ids given to a child are never used again, so an answer that comes too late names nothing and is
+//! Invariants: `by_call` holds exactly the clients' calls that are in some link's `flights`; a call between two rounds is in
+//! `asking` instead, and its open questions in `inquiries`; `asked` and the links' `asks` hold the same requests. Ids given to a child are never used again, so an answer that comes too late names nothing and is
 //! dropped and counted. When a child is gone, so is everything that was under way with it, and everybody was told.
 //!
 //! About 150 bytes per call in flight. O(1) per message.
 
+mod asking;
 mod parked;
+mod telling;
 
 use super::{
+    claims::Told,
     client::Client,
+    plain,
     voice::{Voice, printable},
+    watch::Topic,
     wire::{self, ProgressToken},
 };
 use crate::{
@@ -29,6 +34,7 @@ use crate::{
     limits::CHILD_ASKS_MAX,
     shell::child::{ChildId, Children, Event, Full, Line, Program},
 };
+use asking::Asking;
 use bytes::Bytes;
 use parked::{Alone, Parked, Waiting};
 use serde_json::value::RawValue;
@@ -50,6 +56,9 @@ pub(super) struct Bridge {
     links: HashMap<ChildId, Link>,
     by_call: HashMap<CallKey, (ChildId, u64)>,
     asked: HashMap<ServerRequestId, (ChildId, Bytes)>,
+    /// Calls of sessions that a child of 2026-07-28 needs answers for.
+    asking: HashMap<CallKey, Asking>,
+    inquiries: HashMap<ServerRequestId, CallKey>,
     asks_made: u64,
     ask_timeout_ms: u64,
     /// Calls of 2026-07-28 whose clients were asked something and have to come back.
@@ -115,6 +124,8 @@ struct ClientCall {
     purpose: Purpose,
     /// If the client is of 2026-07-28, and wants results in the words of that.
     alone: Option<Alone>,
+    /// If the child is of 2026-07-28 and the client is not.
+    told: Option<Box<Told>>,
 }
 
 /// How a call's progress is spoken of.
@@ -130,7 +141,6 @@ struct Progress {
 pub(super) enum Purpose {
     /// It has not.
     Plain,
-    Initialize,
     Subscribe(Arc<str>),
     /// It raised what the child logs, for as long as it runs.
     Logging,
@@ -141,7 +151,7 @@ impl Purpose {
     pub(super) fn subscribed(&self) -> Option<Arc<str>> {
         match self {
             Purpose::Subscribe(uri) => Some(uri.clone()),
-            Purpose::Plain | Purpose::Initialize | Purpose::Logging => None,
+            Purpose::Plain | Purpose::Logging => None,
         }
     }
 }
@@ -153,6 +163,8 @@ pub(super) enum Own {
     Discover,
     /// For listen streams: the child is to tell of updates of that resource.
     Subscribe(Arc<str>),
+    /// A child of 2026-07-28 is to tell of changes. The answer comes when it stops.
+    Listen(Topic),
     /// Whatever the answer is, nothing follows from it.
     Setting,
 }
@@ -171,10 +183,19 @@ pub(super) enum Heard {
     Answered(Client, Purpose, Result<Bytes, RpcError>),
     /// A request of our own was answered.
     Own(Own, Result<Bytes, RpcError>),
+    /// A child of 2026-07-28 says whether it will tell of changes of this resource.
+    Acknowledged(Arc<str>, Honoured),
     /// The child asks a client something.
     Asked(ChildAsk),
     /// The child says something that is no progress of a call.
     Noted(Notification),
+}
+
+/// Whether a child does what it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Honoured {
+    Yes,
+    No,
 }
 
 /// A request of a child to a client.
@@ -193,6 +214,8 @@ impl Bridge {
             links: HashMap::new(),
             by_call: HashMap::new(),
             asked: HashMap::new(),
+            asking: HashMap::new(),
+            inquiries: HashMap::new(),
             asks_made: 0,
             ask_timeout_ms,
             lot: Lot::new(shard),
@@ -253,6 +276,7 @@ impl Bridge {
     /// Everything that was under way with a child fails at once, and what it still says is not heard.
     pub(super) fn abandon(&mut self, child: ChildId, out: &mut Vec<Tell>) {
         let Some(link) = self.links.remove(&child) else { return };
+        self.abandon_rounds(child, out);
         for flight in link.flights.into_values() {
             match flight {
                 Flight::Client(call) => {
@@ -288,10 +312,9 @@ impl Bridge {
         let id = link.next_id();
         let alone = matches!(client, Client::Alone(_)).then(|| Alone::of(&call));
         let progress = call.progress_token.map(|theirs| Progress { theirs, ours: ProgressToken::draw(id) });
-        let params = match (call.params, &purpose, &progress) {
-            (Some(params), Purpose::Initialize, _) => Some(wire::with_revision(&params, call.revision)),
-            (Some(params), _, Some(progress)) => Some(wire::with_token(&params, progress.ours)),
-            (params, ..) => params,
+        let params = match (call.params, &progress) {
+            (Some(params), Some(progress)) => Some(wire::with_token(&params, progress.ours)),
+            (params, _) => params,
         };
         let line = wire::request(id, call.method.as_str(), params.as_deref());
         if self.children.send(child, line) == Err(Full) {
@@ -299,38 +322,50 @@ impl Bridge {
             out.push(Tell::Respond(call.key, Err(child_is_full())));
             return Forwarded::No;
         }
-        link.calls += usize::from(purpose != Purpose::Initialize);
-        let flight = ClientCall { key: call.key, client, progress, purpose, alone };
+        link.calls += 1;
+        let flight = ClientCall { key: call.key, client, progress, purpose, alone, told: None };
         link.flights.insert(id, Flight::Client(flight));
         self.by_call.insert(call.key, (child, id));
         Forwarded::Yes
     }
 
     /// Stops a client's call. What it was for, if it was under way.
-    pub(super) fn cancel(&mut self, call: CallKey) -> Option<(ChildId, Client, Purpose)> {
+    pub(super) fn cancel(
+        &mut self,
+        call: CallKey,
+        out: &mut Vec<Tell>,
+    ) -> Option<(ChildId, Client, Purpose)> {
+        if let Some(asking) = self.withdraw(call, out) {
+            return Some((asking.child, asking.call.client, asking.call.purpose));
+        }
         let (child, id) = self.by_call.remove(&call)?;
         let flight = self.links.get_mut(&child)?.land(id);
         let Some(Flight::Client(call)) = flight else { return None };
-        // A client must not cancel its initialize, and a child whose session is gone ends anyway.
-        if call.purpose != Purpose::Initialize {
-            let params = format!(r#"{{"requestId":{id}}}"#);
-            self.tell(child, wire::notification("notifications/cancelled", Some(params.as_bytes())));
-        }
+        self.tell_cancelled(child, id);
         Some((child, call.client, call.purpose))
     }
 
+    fn tell_cancelled(&mut self, child: ChildId, id: u64) {
+        let params = format!(r#"{{"requestId":{id}}}"#);
+        self.tell(child, wire::notification("notifications/cancelled", Some(params.as_bytes())));
+    }
+
     /// Asks a child something on our own behalf.
-    pub(super) fn request(&mut self, child: ChildId, method: &str, params: &[u8], own: Own) {
-        let Some(link) = self.links.get_mut(&child) else { return };
+    pub(super) fn request(&mut self, child: ChildId, method: &str, params: &[u8], own: Own) -> Forwarded {
+        let Some(link) = self.links.get_mut(&child) else { return Forwarded::No };
         let id = link.next_id();
+        if self.children.send(child, wire::request(id, method, Some(params))) == Err(Full) {
+            self.counters.messages_unsent += 1;
+            return Forwarded::No;
+        }
         link.flights.insert(id, Flight::Own(own));
-        self.tell(child, wire::request(id, method, Some(params)));
+        Forwarded::Yes
     }
 
     /// Tells a child which log messages are wanted.
     pub(super) fn request_log_level(&mut self, child: ChildId, level: LogLevel) {
         let params = format!(r#"{{"level":"{}"}}"#, level.name());
-        self.request(child, "logging/setLevel", params.as_bytes(), Own::Setting);
+        let _ = self.request(child, "logging/setLevel", params.as_bytes(), Own::Setting);
     }
 
     /// Passes a client's notification on to a child.
@@ -357,7 +392,15 @@ impl Bridge {
     }
 
     /// Gives a child the answer to a request it made of a client.
-    pub(super) fn answered(&mut self, request: ServerRequestId, outcome: &Result<Bytes, RpcError>) {
+    pub(super) fn answered(
+        &mut self,
+        request: ServerRequestId,
+        outcome: &Result<Bytes, RpcError>,
+        out: &mut Vec<Tell>,
+    ) {
+        if self.answered_in_round(request, outcome, out) {
+            return;
+        }
         let Some((child, id)) = self.asked.remove(&request) else { return };
         if let Some(link) = self.links.get_mut(&child) {
             link.asks.remove(&id);
@@ -412,8 +455,8 @@ impl Bridge {
     pub(super) fn only_call(&self, child: ChildId) -> Option<(CallKey, Client)> {
         let link = self.links.get(&child).filter(|link| link.calls == 1)?;
         link.flights.values().find_map(|flight| match flight {
-            Flight::Client(call) if call.purpose != Purpose::Initialize => Some((call.key, call.client)),
-            Flight::Client(_) | Flight::Parked(_) | Flight::Own(_) => None,
+            Flight::Client(call) => Some((call.key, call.client)),
+            Flight::Parked(_) | Flight::Own(_) => None,
         })
     }
 
@@ -498,9 +541,17 @@ impl Bridge {
         match flight {
             Some(Flight::Client(call)) => {
                 self.by_call.remove(&call.key);
-                let words = match &call.alone {
-                    Some(alone) => self.revised(child, &alone.method, answer.clone()),
-                    None => answer.clone(),
+                let words = match (&call.alone, &call.told, &answer) {
+                    (_, Some(_), Ok(result)) if asking::asks(result) => {
+                        self.begin_round(child, call, result, out);
+                        return None;
+                    }
+                    (_, Some(told), Ok(result)) => plain::result(&told.method, result),
+                    (_, Some(told), Err(error)) => {
+                        Err(plain::error(&told.method, told.revision, error.clone()))
+                    }
+                    (Some(alone), None, _) => self.revised(child, &alone.method, answer.clone()),
+                    (None, None, _) => answer.clone(),
                 };
                 out.push(Tell::Respond(call.key, words));
                 (call.purpose != Purpose::Plain).then_some(Heard::Answered(call.client, call.purpose, answer))
@@ -569,6 +620,7 @@ impl Bridge {
                 None
             }
             "notifications/cancelled" => self.hear_cancellation(child, line, params).map(Heard::Noted),
+            "notifications/subscriptions/acknowledged" => self.hear_acknowledgement(child, params?),
             _ => {
                 let kind = wire::kind_of(method, params);
                 Some(Heard::Noted(Notification { kind, json: alone(line, method, params) }))
@@ -672,8 +724,7 @@ impl Link {
     fn land(&mut self, id: u64) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
         match &flight {
-            Flight::Client(call) => self.calls -= usize::from(call.purpose != Purpose::Initialize),
-            Flight::Parked(_) => self.calls -= 1,
+            Flight::Client(_) | Flight::Parked(_) => self.calls -= 1,
             Flight::Own(_) => {}
         }
         Some(flight)
@@ -684,11 +735,15 @@ pub(super) fn failure(message: &'static str) -> RpcError {
     RpcError { code: SERVER_ERROR, message: message.into(), data: None }
 }
 
+pub(super) fn failure_owned(message: String) -> RpcError {
+    RpcError { code: SERVER_ERROR, message: message.into(), data: None }
+}
+
 pub(super) fn child_gone() -> RpcError {
     failure("the server behind this one has ended")
 }
 
-fn child_is_full() -> RpcError {
+pub(super) fn child_is_full() -> RpcError {
     failure("the server behind this one takes no more requests at present")
 }
 

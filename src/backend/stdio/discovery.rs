@@ -4,6 +4,7 @@
 //! Owns the answer, made once for each greeting, and the stamp for the results of that child. What a child declares stands
 //! as it wrote it, except for what that revision has in another form: tasks of 2025-11-25.
 
+use super::claims::quoted;
 use crate::{
     backend::{Capabilities, ListCapability, ResourcesCapability, members::Members, stamp::Stamp},
     core::seam::Revision,
@@ -12,6 +13,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{fmt::Write as _, rc::Rc};
+
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+/// 2025 revisions want a name, which 2026-07-28 does not.
+const NAMELESS: &str = r#"{"name":"unnamed","version":"0"}"#;
 
 #[derive(Debug)]
 pub(super) struct Discovery {
@@ -46,16 +51,33 @@ impl Discovery {
         Some(Discovery { result, stamp: Some(stamp), news: news(&capabilities) })
     }
 
-    /// From the result of a child's own `server/discover`. Subscriptions to resources are left out of what can be listened
-    /// to: the child is listened to once, for everybody.
+    /// From the result of a child's own `server/discover`.
     pub(super) fn of_child(result: Bytes) -> Option<Self> {
         let members = Members::of(&result)?;
         let capabilities = Members::of(members.value("capabilities")?.get().as_bytes())?;
-        let mut news = news(&capabilities);
-        if let Some(resources) = &mut news.resources {
-            resources.subscribe = false;
-        }
+        let news = news(&capabilities);
         Some(Discovery { stamp: None, news, result })
+    }
+
+    /// The same as an answer to `initialize`, of a child that speaks 2026-07-28: extensions are of that revision only.
+    pub(super) fn greeting(&self, revision: Revision) -> Bytes {
+        let members = Members::of(&self.result).unwrap_or_default();
+        let capabilities = members.value("capabilities").map_or("{}", RawValue::get);
+        let capabilities = Members::of(capabilities.as_bytes()).unwrap_or_default();
+        let mut kept = String::new();
+        for (name, value) in capabilities.0.iter().filter(|(name, _)| name != "extensions") {
+            let comma = if kept.is_empty() { "" } else { "," };
+            write!(kept, "{comma}{}:{value}", quoted(name)).expect("a string takes everything");
+        }
+        let meta = members.value("_meta").and_then(|meta| Members::of(meta.get().as_bytes()));
+        let server = meta.and_then(|meta| meta.value(SERVER)).map_or(NAMELESS, RawValue::get);
+        let instructions = members.value("instructions");
+        let instructions = instructions.map_or_else(String::new, |it| format!(",\"instructions\":{it}"));
+        let date = revision.date();
+        format!(
+            "{{\"protocolVersion\":\"{date}\",\"capabilities\":{{{kept}}},\"serverInfo\":{server}{instructions}}}"
+        )
+        .into()
     }
 }
 
@@ -124,6 +146,27 @@ mod tests {
         assert_eq!(discovery.news.prompts, None);
         let resources = ResourcesCapability { subscribe: true, list_changed: false };
         assert_eq!(discovery.news.resources, Some(resources));
+    }
+
+    #[test]
+    fn a_discovery_becomes_a_greeting() {
+        let said = json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "instructions": "Ask.", "ttlMs": 0,
+            "capabilities": {"tools": {"listChanged": true}, "extensions": {"a/b": {}}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "n", "version": "1"}},
+        });
+        let greeting = |said: &Value| {
+            let discovery = Discovery::of_child(said.to_string().into()).unwrap();
+            serde_json::from_slice::<Value>(&discovery.greeting(Revision::V2025_06_18)).unwrap()
+        };
+        assert_eq!(
+            greeting(&said),
+            json!({
+                "protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": true}},
+                "serverInfo": {"name": "n", "version": "1"}, "instructions": "Ask.",
+            })
+        );
+        assert_eq!(greeting(&json!({"capabilities": {}}))["serverInfo"]["name"], "unnamed");
     }
 
     #[test]

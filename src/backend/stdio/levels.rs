@@ -41,6 +41,11 @@ impl Levels {
         }
     }
 
+    /// What a client asked for.
+    pub(super) fn of(&self, client: Client) -> Option<LogLevel> {
+        self.by_client.get(&client).copied()
+    }
+
     /// The lowest level anyone asked for.
     pub(super) fn lowest(&self) -> Option<LogLevel> {
         self.counts.keys().next().copied()

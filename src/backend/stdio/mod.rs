@@ -2,25 +2,32 @@
 //!
 //! [`Stdio`] is made once per process and gives each shard its [`StdioBackend`]. In mode [`Mode::PerSession`] each session
 //! has a child of its own, and each principal one for its requests of 2026-07-28; in mode [`Mode::Shared`] a few children
-//! serve them all.
+//! serve them all. [`Mode::Auto`] finds out with the first client what the program speaks: 2026-07-28 has no state between
+//! requests, so such a program is shared; any other is not.
 //!
 //! It knows the [seam](crate::core::seam) on one side and lines of JSON on the other; processes and pipes are the
 //! [shell's](crate::shell::child). It must never block, parse a message further than routing needs, or let one child's
 //! silence or noise concern anyone but its own clients.
 //!
-//! Read in this order: `per_session` and `shared` (the two modes), `alone` and `discovery` (2026-07-28), `bridge` (what both do), `wire` (lines), and below them
-//! `subscriptions`, `levels`, `fanout`, `voice`.
+//! Read in this order: `per_session` and `shared` (the two modes), `owners` (which child is whose), `alone` and `discovery`
+//! (clients of 2026-07-28), `told`, `watch`, `claims` and `plain` (children of 2026-07-28), `bridge` (what all do), `wire` (lines), and
+//! below them `subscriptions`, `levels`, `fanout`, `voice`.
 
 mod alone;
 mod bridge;
+mod claims;
 mod client;
 mod discovery;
 mod fanout;
 mod levels;
+mod owners;
 mod per_session;
+mod plain;
 mod shared;
 mod subscriptions;
+mod told;
 mod voice;
+mod watch;
 mod wire;
 
 use crate::{
@@ -31,12 +38,16 @@ use crate::{
     },
 };
 use bridge::Bridge;
+use owners::Owners;
 use per_session::PerSession;
 use shared::Shared;
 use std::{
     fmt, io,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
@@ -68,15 +79,48 @@ pub struct StdioConfig {
 /// Who shares a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// All clients, if the program speaks 2026-07-28 and nothing older; otherwise nobody.
+    Auto(Shares),
     /// Nobody: each session has its own.
     PerSession,
-    /// All sessions of a shard, among which the children are divided.
-    Shared {
-        /// Children of the process, at least one for each shard.
-        children: usize,
-        /// Shards of the process.
-        shards: u16,
-    },
+    /// All clients of a shard, among which the children are divided.
+    Shared(Shares),
+}
+
+/// How children are divided among shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Children of the process, at least one for each shard.
+    pub children: usize,
+    /// Shards of the process.
+    pub shards: u16,
+}
+
+impl Shares {
+    /// Children of that shard.
+    fn of(self, shard: ShardId) -> usize {
+        (usize::from(shard.0)..self.children).step_by(usize::from(self.shards.max(1))).count().max(1)
+    }
+}
+
+/// Whether the program is known to speak 2026-07-28 and nothing older, so that any child of it does for anybody. One shard
+/// finds out, all know.
+#[derive(Clone, Debug, Default)]
+struct Alike(Arc<AtomicBool>);
+
+impl Alike {
+    fn is_known(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    fn learn(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// The program is not what it was.
+    fn unlearn(&self) {
+        self.0.store(false, Relaxed);
+    }
 }
 
 /// The children of a process. Gives each shard its backend.
@@ -85,6 +129,7 @@ pub struct Stdio {
     config: Arc<StdioConfig>,
     spawner: Spawner,
     places: Arc<Places>,
+    alike: Alike,
 }
 
 impl Stdio {
@@ -94,7 +139,7 @@ impl Stdio {
     /// If the host has no room for the thread that starts them.
     pub fn new(config: StdioConfig) -> io::Result<Self> {
         let places = Places::new(config.children_max);
-        Ok(Stdio { config: Arc::new(config), spawner: Spawner::start()?, places })
+        Ok(Stdio { config: Arc::new(config), spawner: Spawner::start()?, places, alike: Alike::default() })
     }
 
     /// The backend of a shard. It must be used on that shard's thread alone.
@@ -103,13 +148,15 @@ impl Stdio {
         let children =
             Children::new(self.spawner.clone(), Arc::clone(&self.places), config.message_bytes_max);
         let (sessions, shared) = match config.mode {
+            Mode::Auto(shares) => {
+                let owners = Owners::new(config.idle_timeout, shares.of(shard));
+                (Sessions::Apart(PerSession::default()), Shared::owned(owners))
+            }
             Mode::PerSession => {
-                (Sessions::Apart(PerSession::default()), Shared::of_principals(config.idle_timeout))
+                let owners = Owners::new(config.idle_timeout, 0);
+                (Sessions::Apart(PerSession::default()), Shared::owned(owners))
             }
-            Mode::Shared { children, shards } => {
-                let of_shard = (usize::from(shard.0)..children).step_by(usize::from(shards.max(1))).count();
-                (Sessions::Shared, Shared::of_shard(of_shard.max(1)))
-            }
+            Mode::Shared(shares) => (Sessions::Shared, Shared::of_shard(shares.of(shard))),
         };
         StdioBackend {
             common: Common {
@@ -117,6 +164,7 @@ impl Stdio {
                 program: Arc::new(config.program.clone()),
                 start_timeout: config.start_timeout,
                 grace: config.grace,
+                alike: self.alike.clone(),
                 is_ending: false,
             },
             sessions,
@@ -137,7 +185,7 @@ impl fmt::Debug for Stdio {
 pub struct StdioBackend {
     common: Common,
     sessions: Sessions,
-    /// Children for several clients: in mode per-session those of 2026-07-28 alone.
+    /// Children for several clients, and those that speak 2026-07-28.
     shared: Shared,
     shard: ShardId,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -149,13 +197,14 @@ struct Common {
     program: Arc<Program>,
     start_timeout: Duration,
     grace: Duration,
+    alike: Alike,
     /// The process stops: children that end are expected to, and none is started.
     is_ending: bool,
 }
 
 /// Where sessions have their children.
 enum Sessions {
-    /// One for each.
+    /// One for each, unless the program speaks 2026-07-28.
     Apart(PerSession),
     /// Among those that are for all.
     Shared,
@@ -172,7 +221,9 @@ impl Backend for StdioBackend {
         for (child, event) in events.drain(..) {
             match &mut self.sessions {
                 Sessions::Apart(mode) if !self.shared.has(child) => {
-                    mode.event(&mut self.common, child, event, out);
+                    if let Some(refused) = mode.event(&mut self.common, child, event, out) {
+                        self.shared.adopt(&mut self.common, refused);
+                    }
                 }
                 Sessions::Apart(_) | Sessions::Shared => {
                     self.shared.event(&mut self.common, child, event, out);
@@ -206,20 +257,36 @@ impl StdioBackend {
     fn take(&mut self, ask: Ask, out: &mut Vec<Tell>) {
         let common = &mut self.common;
         let shared = &mut self.shared;
-        match (ask, &mut self.sessions) {
-            (Ask::Call(call), sessions) => match (call.session, sessions) {
-                (Some(session), Sessions::Apart(mode)) => mode.call(common, session, call, out),
-                (Some(session), Sessions::Shared) => shared.call(common, session, call, out),
-                (None, _) => shared.call_alone(common, call, out),
+        let apart = match &mut self.sessions {
+            Sessions::Apart(mode) => Some(mode),
+            Sessions::Shared => None,
+        };
+        // A session of its own child stays there, whatever is known of the program since.
+        let apart_of = |shared: &Shared, session| apart.filter(|_| !shared.has_session(session));
+        match ask {
+            Ask::Call(call) => match call.session {
+                None => shared.call_alone(common, call, out),
+                Some(session) => match apart_of(shared, session) {
+                    Some(mode) if !(call.method.as_str() == "initialize" && common.alike.is_known()) => {
+                        mode.call(common, session, call, out);
+                    }
+                    Some(_) | None => shared.call(common, session, call, out),
+                },
             },
-            (Ask::Cancel(call), _) => shared.cancel(common, call),
-            (Ask::Notified(notified), Sessions::Apart(mode)) => mode.notified(common, &notified),
-            (Ask::Notified(notified), Sessions::Shared) => shared.notified(common, &notified),
-            (Ask::LogLevel(session, level), Sessions::Apart(mode)) => mode.log_level(common, session, level),
-            (Ask::LogLevel(session, level), Sessions::Shared) => shared.log_level(common, session, level),
-            (Ask::SessionEnded(session), Sessions::Apart(mode)) => mode.end_session(common, session, out),
-            (Ask::SessionEnded(session), Sessions::Shared) => shared.end_session(common, session),
-            (Ask::Answered(request, outcome), _) => common.bridge.answered(request, &outcome),
+            Ask::Cancel(call) => shared.cancel(common, call, out),
+            Ask::Notified(notified) => match apart_of(shared, notified.session) {
+                Some(mode) => mode.notified(common, &notified),
+                None => shared.notified(common, &notified),
+            },
+            Ask::LogLevel(session, level) => match apart_of(shared, session) {
+                Some(mode) => mode.log_level(common, session, level),
+                None => shared.log_level(common, session, level),
+            },
+            Ask::SessionEnded(session) => match apart_of(shared, session) {
+                Some(mode) => mode.end_session(common, session, out),
+                None => shared.end_session(common, session, out),
+            },
+            Ask::Answered(request, outcome) => common.bridge.answered(request, &outcome, out),
         }
     }
 

@@ -1,18 +1,21 @@
 //! One child for each session: nothing of one client is ever seen by another.
 //!
 //! Owns who belongs to whom. A child is started by its session's `initialize`, which it answers itself, and ends with the
-//! session; when it ends first, the session ends with it, so that the client learns to begin again.
+//! session; when it ends first, the session ends with it, so that the client learns to begin again. A child that refuses
+//! `initialize` may speak 2026-07-28: it is given away, with the client that waits.
 
 use super::{
     Common,
-    bridge::{ChildAsk, Heard, Purpose, child_gone},
+    bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, child_gone, child_is_full},
     client::Client,
-    wire::Greeting,
+    wire::{self, Greeting},
 };
 use crate::{
+    core::jsonrpc::RpcError,
     core::seam::{Call, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell},
     shell::child::{ChildId, Event},
 };
+use bytes::Bytes;
 use std::{
     collections::{HashMap, VecDeque},
     time::{Duration, Instant},
@@ -29,8 +32,24 @@ pub(super) struct PerSession {
 #[derive(Debug)]
 struct Owner {
     session: SessionKey,
-    /// Its answer to `initialize`, once the client has it.
-    greeting: Option<Greeting>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The `initialize` that it has to answer.
+    Starting(Call),
+    /// It has, and the client has its answer.
+    Serving(Option<Greeting>),
+}
+
+/// A child that refused the `initialize` of a client.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) child: ChildId,
+    pub(super) session: SessionKey,
+    pub(super) call: Call,
+    pub(super) error: RpcError,
 }
 
 impl PerSession {
@@ -51,10 +70,15 @@ impl PerSession {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
         };
+        let params = call.params.as_ref().map(|params| wire::with_revision(params, call.revision));
+        let params = params.as_deref().unwrap_or(b"{}");
+        if common.bridge.request(child, "initialize", params, Own::Initialize) == Forwarded::No {
+            common.bridge.end(child, common.grace, out);
+            return out.push(Tell::Respond(call.key, Err(child_is_full())));
+        }
         self.children.insert(session, child);
-        self.owners.insert(child, Owner { session, greeting: None });
+        self.owners.insert(child, Owner { session, phase: Phase::Starting(call) });
         self.starting.push_back((Instant::now() + common.start_timeout, child));
-        common.bridge.forward(child, Client::Session(session), call, Purpose::Initialize, out);
     }
 
     pub(super) fn notified(&mut self, common: &mut Common, notified: &Notified) {
@@ -65,8 +89,8 @@ impl PerSession {
 
     pub(super) fn log_level(&mut self, common: &mut Common, session: SessionKey, level: LogLevel) {
         let Some(child) = self.children.get(&session) else { return };
-        let greeting = self.owners.get(child).and_then(|owner| owner.greeting.as_ref());
-        if greeting.is_some_and(|greeting| greeting.has_logging) {
+        let phase = self.owners.get(child).map(|owner| &owner.phase);
+        if matches!(phase, Some(Phase::Serving(Some(greeting))) if greeting.has_logging) {
             common.bridge.request_log_level(*child, level);
         }
     }
@@ -97,14 +121,25 @@ impl PerSession {
     }
 
     fn is_starting(&self, child: ChildId) -> bool {
-        self.owners.get(&child).is_some_and(|owner| owner.greeting.is_none())
+        self.owners.get(&child).is_some_and(|owner| matches!(owner.phase, Phase::Starting(_)))
     }
 
-    pub(super) fn event(&mut self, common: &mut Common, child: ChildId, event: Event, out: &mut Vec<Tell>) {
+    /// A child did something. If it is none of ours any more, what is known of it.
+    pub(super) fn event(
+        &mut self,
+        common: &mut Common,
+        child: ChildId,
+        event: Event,
+        out: &mut Vec<Tell>,
+    ) -> Option<Refused> {
         match event {
             Event::Said(line) => {
                 for heard in common.bridge.hear(child, line, out) {
-                    self.heard(common, child, heard, out);
+                    match heard {
+                        Heard::Own(Own::Initialize, Ok(result)) => self.greeted(child, result, out),
+                        Heard::Own(Own::Initialize, Err(error)) => return self.refused(child, error),
+                        other => self.heard(common, child, other, out),
+                    }
                 }
             }
             Event::Logged(line) => common.bridge.log(child, &line),
@@ -118,6 +153,22 @@ impl PerSession {
                 common.bridge.end(child, Duration::ZERO, out);
             }
         }
+        None
+    }
+
+    fn greeted(&mut self, child: ChildId, result: Bytes, out: &mut Vec<Tell>) {
+        let Some(owner) = self.owners.get_mut(&child) else { return };
+        let serving = Phase::Serving(Greeting::read(result.clone()));
+        if let Phase::Starting(call) = std::mem::replace(&mut owner.phase, serving) {
+            out.push(Tell::Respond(call.key, Ok(result)));
+        }
+    }
+
+    fn refused(&mut self, child: ChildId, error: RpcError) -> Option<Refused> {
+        let Owner { session, phase } = self.owners.remove(&child)?;
+        self.children.remove(&session);
+        let Phase::Starting(call) = phase else { return None };
+        Some(Refused { child, session, call, error })
     }
 
     /// A child of a living session is of no more use: calls fail, then the session ends.
@@ -128,20 +179,19 @@ impl PerSession {
         }
         self.children.remove(&owner.session);
         common.bridge.abandon(child, out);
-        // A session whose initialize has just failed ends by that.
-        if owner.greeting.is_some() {
-            out.push(Tell::EndSession(owner.session));
+        match owner.phase {
+            // The session ends by that.
+            Phase::Starting(call) => {
+                common.bridge.counters.calls_failed += 1;
+                out.push(Tell::Respond(call.key, Err(child_gone())));
+            }
+            Phase::Serving(_) => out.push(Tell::EndSession(owner.session)),
         }
     }
 
     fn heard(&mut self, common: &mut Common, child: ChildId, heard: Heard, out: &mut Vec<Tell>) {
         match heard {
-            Heard::Answered(_, Purpose::Initialize, Ok(result)) => {
-                if let Some(owner) = self.owners.get_mut(&child) {
-                    owner.greeting = Greeting::read(result);
-                }
-            }
-            Heard::Answered(..) | Heard::Own(..) => {}
+            Heard::Answered(..) | Heard::Own(..) | Heard::Acknowledged(..) => {}
             Heard::Asked(ask) => self.asked(common, child, ask, out),
             Heard::Noted(message) => self.noted(common, child, message, out),
         }

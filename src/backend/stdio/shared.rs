@@ -1,4 +1,4 @@
-//! Children that serve several clients: a few for all sessions of a shard, or one for each principal of 2026-07-28.
+//! Children that serve several clients: a few for all sessions of a shard, or one for each [owner](super::owners).
 //!
 //! Owns a place for each child, which outlives it: who is served there, what they are subscribed to, what they want to see of
 //! its log. A child is initialised once, by us, and its answer kept; a session costs an entry in two maps. A child that
@@ -9,25 +9,28 @@
 //! and a log message belong to the one call that is under way with the child; if there are more, or none, the child gets an
 //! error and the message goes to our log, because a guess would give one client's words to another.
 //!
-//! What requests of 2026-07-28 have of it is in [`alone`](super::alone).
+//! What requests of 2026-07-28 have of it is in [`alone`](super::alone), what sessions have of a child of 2026-07-28 in
+//! [`told`](super::told).
 
 use super::{
     Common,
-    alone::{speaks_newer_only, untagged},
+    alone::untagged,
     bridge::{ChildAsk, Forwarded, Heard, Own, Purpose, failure, own_initialize, own_params},
+    claims::Claims,
     client::Client,
     discovery::Discovery,
     fanout::Fanout,
     levels::Levels,
+    owners::{Owner, Owners},
     subscriptions::{Change, Subscriptions},
+    watch::Watches,
     wire::{self, Greeting},
 };
 use crate::{
     core::{
         jsonrpc::RpcError,
         seam::{
-            Call, CallKey, Listening, LogLevel, Notification, NotificationKind, Notified, Principal,
-            SessionKey, Tell,
+            Call, CallKey, Listening, LogLevel, Notification, NotificationKind, Notified, SessionKey, Tell,
         },
     },
     limits::{CHILD_GREETINGS_WAITING_MAX, CHILD_RESTART_MS_MAX, CHILD_RESTART_MS_MIN},
@@ -46,7 +49,9 @@ pub(super) struct Shared {
     pub(super) division: Division,
     pub(super) places: Slab<Place>,
     by_session: HashMap<SessionKey, usize>,
-    by_child: HashMap<ChildId, usize>,
+    pub(super) by_child: HashMap<ChildId, usize>,
+    /// What sessions at children of 2026-07-28 say with every request.
+    pub(super) claims: HashMap<SessionKey, Claims>,
     pub(super) fanout: Fanout,
 }
 
@@ -54,9 +59,8 @@ pub(super) struct Shared {
 pub(super) enum Division {
     /// There is a fixed number of places: a client gets the one that serves the fewest.
     Even,
-    /// Each principal has one, made when it is needed and ended when nobody has used it for so long. Without `--auth` all
-    /// clients are one.
-    Principals { by_principal: HashMap<Option<Principal>, usize>, idle: Duration },
+    /// Each has an owner, made when it is needed and ended when nobody has used it for a while.
+    Owned(Owners),
 }
 
 /// What is left of a child when it ends.
@@ -64,18 +68,24 @@ pub(super) enum Division {
 pub(super) struct Place {
     pub(super) state: State,
     /// Of the last child that gave one: a session can begin while the next one starts.
-    greeting: Option<Greeting>,
+    pub(super) greeting: Option<Greeting>,
     /// The same for clients of 2026-07-28.
     pub(super) discovery: Option<Discovery>,
-    members: HashSet<SessionKey>,
+    pub(super) members: HashSet<SessionKey>,
     pub(super) listens: HashMap<CallKey, Listening>,
     /// Clients whose `initialize` waits for the first greeting, and requests without a session that wait for the child.
     pub(super) waiting: Vec<Call>,
     pub(super) subscriptions: Subscriptions,
+    /// The same at a child of 2026-07-28.
+    pub(super) watches: Watches,
     pub(super) levels: Levels,
-    failures: u32,
+    pub(super) failures: u32,
     /// When a client last wanted something, where it matters.
     pub(super) used: Option<Instant>,
+    /// Whom it is for, if not for everybody.
+    pub(super) owner: Option<Owner>,
+    /// What the child said to the `initialize` that waits, if it is not known yet what it speaks.
+    pub(super) refusal: Option<RpcError>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,6 +99,8 @@ pub(super) enum State {
     Serving(ChildId, Instant),
     /// The next one is started then.
     Waiting(Instant),
+    /// There will be none: the session it was for is about to end.
+    Gone,
 }
 
 impl Shared {
@@ -98,9 +110,9 @@ impl Shared {
         Shared { places, ..Shared::with(Division::Even) }
     }
 
-    /// A place for each principal, given up when nobody has used it for `idle`.
-    pub(super) fn of_principals(idle: Duration) -> Self {
-        Shared::with(Division::Principals { by_principal: HashMap::new(), idle })
+    /// Places that are made for their owners.
+    pub(super) fn owned(owners: Owners) -> Self {
+        Shared::with(Division::Owned(owners))
     }
 
     fn with(division: Division) -> Self {
@@ -109,6 +121,7 @@ impl Shared {
             places: Slab::new(),
             by_session: HashMap::new(),
             by_child: HashMap::new(),
+            claims: HashMap::new(),
             fanout: Fanout::default(),
         }
     }
@@ -116,6 +129,25 @@ impl Shared {
     /// Whether a child is of a place here.
     pub(super) fn has(&self, child: ChildId) -> bool {
         self.by_child.contains_key(&child)
+    }
+
+    /// Whether a session is served here.
+    pub(super) fn has_session(&self, session: SessionKey) -> bool {
+        self.by_session.contains_key(&session)
+    }
+
+    /// A session is served at this place from now on.
+    pub(super) fn enter(&mut self, session: SessionKey, at: usize) {
+        self.by_session.insert(session, at);
+        self.places[at].members.insert(session);
+    }
+
+    /// A session is not served any more. Where it was.
+    pub(super) fn leave(&mut self, session: SessionKey) -> Option<usize> {
+        self.claims.remove(&session);
+        let at = self.by_session.remove(&session)?;
+        self.places[at].members.remove(&session);
+        Some(at)
     }
 
     /// The place of a child is gone.
@@ -133,31 +165,40 @@ impl Shared {
             return out.push(Tell::Respond(call.key, Err(restarting())));
         };
         match self.places[at].state {
+            State::Serving(child, _) if self.places[at].speaks_newer() => {
+                self.pass_on_told(common, (at, child), session, call, out);
+            }
             State::Serving(child, _) => {
                 self.pass_on(common, at, child, Client::Session(session), call, out);
             }
-            State::Empty | State::Starting(..) | State::Waiting(_) => {
+            State::Empty | State::Starting(..) | State::Waiting(_) | State::Gone => {
                 common.bridge.counters.calls_failed += 1;
                 out.push(Tell::Respond(call.key, Err(restarting())));
             }
         }
     }
 
-    /// A session begins where the fewest are.
-    fn begin(&mut self, common: &mut Common, session: SessionKey, call: Call, out: &mut Vec<Tell>) {
-        let fewest = self.places.iter().min_by_key(|(_, place)| place.members.len());
-        let (at, _) = fewest.expect("a shard has a place");
-        let place = &mut self.places[at];
-        if place.speaks_newer() {
-            return out.push(Tell::Respond(call.key, Err(speaks_newer_only())));
-        }
-        if place.greeting.is_none() && place.waiting.len() >= CHILD_GREETINGS_WAITING_MAX {
+    /// A session begins where there is room for it.
+    pub(super) fn begin(
+        &mut self,
+        common: &mut Common,
+        session: SessionKey,
+        call: Call,
+        out: &mut Vec<Tell>,
+    ) {
+        let at = self.place_for_session(common, session, Instant::now());
+        let room = at.filter(|at| {
+            let place = &self.places[*at];
+            place.is_known() || place.waiting.len() < CHILD_GREETINGS_WAITING_MAX
+        });
+        let Some(at) = room else {
             common.bridge.counters.sessions_refused += 1;
             return out.push(Tell::Refuse(call.key));
-        }
-        self.by_session.insert(session, at);
-        place.members.insert(session);
+        };
+        self.enter(session, at);
+        let place = &mut self.places[at];
         match &place.greeting {
+            _ if place.speaks_newer() => self.introduce(at, session, &call, out),
             Some(greeting) => out.push(Tell::Respond(call.key, Ok(greeting.for_client(call.revision)))),
             None => place.waiting.push(call),
         }
@@ -202,15 +243,18 @@ impl Shared {
         }
     }
 
-    pub(super) fn cancel(&mut self, common: &mut Common, call: CallKey) {
+    pub(super) fn cancel(&mut self, common: &mut Common, call: CallKey, out: &mut Vec<Tell>) {
         for (_, place) in &mut self.places {
             place.waiting.retain(|waiting| waiting.key != call);
         }
-        match common.bridge.cancel(call) {
+        match common.bridge.cancel(call, out) {
             Some((child, client, Purpose::Subscribe(uri))) => self.unsubscribe(common, child, client, &uri),
             Some((child, client, Purpose::Logging)) => self.lower_level(common, child, client),
             Some(_) => {}
-            None => self.end_listen(common, call),
+            None => {
+                self.cancel_watch(common, call);
+                self.end_listen(common, call);
+            }
         }
     }
 
@@ -233,12 +277,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn end_session(&mut self, common: &mut Common, session: SessionKey) {
-        let Some(at) = self.by_session.remove(&session) else { return };
-        let place = &mut self.places[at];
-        place.members.remove(&session);
-        place.waiting.retain(|call| call.session != Some(session));
+    pub(super) fn end_session(&mut self, common: &mut Common, session: SessionKey, out: &mut Vec<Tell>) {
+        let Some(at) = self.leave(session) else { return };
+        self.places[at].waiting.retain(|call| call.session != Some(session));
         self.end_client(common, at, Client::Session(session));
+        if self.places[at].owner == Some(Owner::Session(session)) {
+            self.give_up(common, at, out);
+        }
     }
 
     /// Nobody is there any more for what a client had the child told.
@@ -248,7 +293,7 @@ impl Shared {
         let level_has_changed = place.levels.remove(client);
         if let Some(child) = place.child() {
             for uri in unwanted {
-                tell_subscription(common, child, "resources/unsubscribe", &uri);
+                self.unwatch(common, at, child, &uri);
             }
         }
         if level_has_changed {
@@ -259,7 +304,7 @@ impl Shared {
     fn unsubscribe(&mut self, common: &mut Common, child: ChildId, client: Client, uri: &Arc<str>) {
         let Some(&at) = self.by_child.get(&child) else { return };
         if self.places[at].subscriptions.unsubscribe(client, uri) == Change::Forward {
-            tell_subscription(common, child, "resources/unsubscribe", uri);
+            self.unwatch(common, at, child, uri);
         }
     }
 
@@ -312,7 +357,7 @@ impl Shared {
                 State::Starting(child, until) if until <= now => {
                     self.fail(common, child, "did not answer initialize in time", out);
                 }
-                State::Starting(..) | State::Serving(..) | State::Waiting(_) => {}
+                State::Starting(..) | State::Serving(..) | State::Waiting(_) | State::Gone => {}
             }
         }
         self.fanout.hand_out(out);
@@ -325,7 +370,7 @@ impl Shared {
     pub(super) fn deadline(&self, common: &Common) -> Option<Instant> {
         let of_place = |place: &Place| match place.state {
             State::Starting(_, until) | State::Waiting(until) => Some(until),
-            State::Empty | State::Serving(..) => None,
+            State::Empty | State::Serving(..) | State::Gone => None,
         };
         let restarts = self.places.iter().filter_map(|(_, place)| of_place(place)).min();
         [restarts, self.end_of_idleness(), common.bridge.next_late()].into_iter().flatten().min()
@@ -343,7 +388,10 @@ impl Shared {
         };
         place.state = State::Starting(child, now + common.start_timeout);
         self.by_child.insert(child, at);
-        common.bridge.request(child, "initialize", &own_initialize(), Own::Initialize);
+        let _ = match common.alike.is_known() {
+            true => common.bridge.request(child, "server/discover", &own_params(""), Own::Discover),
+            false => common.bridge.request(child, "initialize", &own_initialize(), Own::Initialize),
+        };
     }
 
     /// A child is of no more use: calls fail, and another is started after a while.
@@ -353,6 +401,9 @@ impl Shared {
         let (place, now) = (&mut self.places[at], Instant::now());
         place.subscriptions.forget_unconfirmed();
         place.levels.forget_requests();
+        let refusal = place.refusal.take();
+        self.forget_watches(at, out);
+        let place = &mut self.places[at];
         let has_proved_itself = matches!(place.state, State::Serving(_, since)
             if now.duration_since(since).as_millis() >= u128::from(CHILD_RESTART_MS_MAX));
         place.failures = if has_proved_itself { 1 } else { place.failures.saturating_add(1) };
@@ -361,12 +412,19 @@ impl Shared {
         // Who waited for a first greeting is told to come again.
         for call in place.waiting.drain(..) {
             common.bridge.counters.sessions_refused += 1;
-            out.push(match call.session {
-                Some(_) => Tell::Refuse(call.key),
-                None => Tell::Respond(call.key, Err(failed_to_start())),
+            out.push(match (call.session, &refusal) {
+                (Some(_), Some(refusal)) => Tell::Respond(call.key, Err(refusal.clone())),
+                (Some(_), None) => Tell::Refuse(call.key),
+                (None, _) => Tell::Respond(call.key, Err(failed_to_start())),
             });
         }
-        if !common.is_ending {
+        if let Some(Owner::Session(session)) = place.owner {
+            // It ends with its child; if it has not begun, it ends by that.
+            if place.discovery.is_some() {
+                out.push(Tell::EndSession(session));
+            }
+            place.state = State::Gone;
+        } else if !common.is_ending {
             let wait_ms = wait.as_millis();
             tracing::warn!(%child, reason, wait_ms, "a shared child ended; it is started again");
         }
@@ -379,6 +437,10 @@ impl Shared {
             Heard::Own(Own::Discover, answer) => self.discovered(common, at, child, answer, out),
             Heard::Own(Own::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
             Heard::Own(Own::Subscribe(_) | Own::Setting, _) => {}
+            Heard::Own(Own::Listen(topic), answer) => {
+                self.watch_ended(common, (at, child), &topic, answer, out);
+            }
+            Heard::Acknowledged(uri, honoured) => self.acknowledged(common, (at, child), &uri, honoured, out),
             Heard::Answered(_, Purpose::Subscribe(uri), Ok(_)) => self.places[at].subscriptions.confirm(&uri),
             Heard::Answered(client, Purpose::Subscribe(uri), Err(_)) => {
                 self.places[at].subscriptions.unsubscribe(client, &uri);
@@ -400,7 +462,12 @@ impl Shared {
     ) {
         if answer.is_err() {
             // One that speaks 2026-07-28 alone knows no such method.
-            return common.bridge.request(child, "server/discover", &own_params(""), Own::Discover);
+            let _ = common.bridge.request(child, "server/discover", &own_params(""), Own::Discover);
+            return;
+        }
+        if matches!(self.places[at].owner, Some(Owner::Anyone(_) | Owner::Session(_))) {
+            // The program was another one: what its clients know of it is not so any more.
+            return self.dissolve(common, at, out);
         }
         let Some(greeting) = answer.ok().and_then(Greeting::read) else {
             return self.fail(common, child, "speaks another revision", out);
@@ -425,6 +492,24 @@ impl Shared {
         for call in alone {
             self.serve_alone(common, at, child, call, out);
         }
+    }
+
+    /// Ends a place with everybody there: they begin again, with what the program is now.
+    fn dissolve(&mut self, common: &mut Common, at: usize, out: &mut Vec<Tell>) {
+        let place = &mut self.places[at];
+        for call in std::mem::take(&mut place.waiting) {
+            out.push(match call.session {
+                Some(_) => Tell::Refuse(call.key),
+                None => Tell::Respond(call.key, Err(restarting())),
+            });
+        }
+        let listens = std::mem::take(&mut place.listens).into_keys();
+        out.extend(listens.map(|listen| Tell::Respond(listen, Err(restarting()))));
+        for session in place.members.clone() {
+            self.leave(session);
+            out.push(Tell::EndSession(session));
+        }
+        self.give_up(common, at, out);
     }
 
     fn noted(
@@ -463,10 +548,15 @@ impl Shared {
 }
 
 impl Place {
+    /// Whether a session can begin there at once.
+    fn is_known(&self) -> bool {
+        self.greeting.is_some() || self.speaks_newer()
+    }
+
     fn child(&self) -> Option<ChildId> {
         match self.state {
             State::Serving(child, _) => Some(child),
-            State::Empty | State::Starting(..) | State::Waiting(_) => None,
+            State::Empty | State::Starting(..) | State::Waiting(_) | State::Gone => None,
         }
     }
 
@@ -474,7 +564,7 @@ impl Place {
     pub(super) fn process(&self) -> Option<ChildId> {
         match self.state {
             State::Serving(child, _) | State::Starting(child, _) => Some(child),
-            State::Empty | State::Waiting(_) => None,
+            State::Empty | State::Waiting(_) | State::Gone => None,
         }
     }
 
@@ -516,7 +606,7 @@ fn asked(common: &mut Common, child: ChildId, ask: ChildAsk, out: &mut Vec<Tell>
 
 pub(super) fn tell_subscription(common: &mut Common, child: ChildId, method: &str, uri: &str) {
     let params = serde_json::json!({ "uri": uri }).to_string();
-    common.bridge.request(child, method, params.as_bytes(), Own::Setting);
+    let _ = common.bridge.request(child, method, params.as_bytes(), Own::Setting);
 }
 
 fn failed_to_start() -> RpcError {

@@ -65,6 +65,14 @@ impl Subscriptions {
         }
     }
 
+    /// The child says no: nobody is subscribed.
+    pub(super) fn forget(&mut self, uri: &str) {
+        let topic = self.by_uri.remove(uri).unwrap_or_default();
+        for client in topic.clients {
+            forget(&mut self.by_client, client, uri);
+        }
+    }
+
     /// A client unsubscribes, or its subscription came to nothing.
     pub(super) fn unsubscribe(&mut self, client: Client, uri: &str) -> Change {
         forget(&mut self.by_client, client, uri);

@@ -58,7 +58,7 @@ impl ProgressToken {
         Some(ProgressToken { call: call.parse().ok()?, secret: u64::from_str_radix(secret, 16).ok()? })
     }
 
-    fn json(self) -> String {
+    pub(super) fn json(self) -> String {
         format!("\"{}-{:016x}\"", self.call, self.secret)
     }
 }
@@ -150,6 +150,32 @@ pub(super) fn cancelled_request(params: Option<&RawValue>) -> Option<&str> {
         request_id: &'a RawValue,
     }
     serde_json::from_str::<Params<'_>>(params?.get()).ok().map(|params| params.request_id.get())
+}
+
+/// The subscription that a `notifications/subscriptions/acknowledged` is about, one of ours, and the resources it will tell of.
+pub(super) fn acknowledged(params: &RawValue) -> Option<(u64, Vec<Arc<str>>)> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Meta<'a>,
+        #[serde(borrow)]
+        notifications: Honoured<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "io.modelcontextprotocol/subscriptionId")]
+        subscription: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Honoured<'a> {
+        #[serde(borrow, default)]
+        resource_subscriptions: Vec<Cow<'a, str>>,
+    }
+    let Params { meta, notifications } = serde_json::from_str(params.get()).ok()?;
+    let subscription = meta.subscription.get().parse().ok()?;
+    let uris = notifications.resource_subscriptions.into_iter().map(Arc::from);
+    Some((subscription, uris.collect()))
 }
 
 /// The `uri` of a request's or notification's params.

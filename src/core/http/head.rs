@@ -12,7 +12,7 @@ use super::{
     Accept, Authority, Coding, ContentType, Forms, Framing, Persistence, Refusal, Status,
     fields::{self, AcceptFields},
     framing::FramingFields,
-    refusal::{ALLOW_ENDPOINT, HEADER_MISMATCH},
+    refusal::ALLOW_ENDPOINT,
 };
 use crate::limits;
 use std::mem::MaybeUninit;
@@ -90,6 +90,8 @@ pub struct Head<'a> {
     pub mcp_method: Option<&'a [u8]>,
     /// `Mcp-Name`, unchecked.
     pub mcp_name: Option<&'a [u8]>,
+    /// Whichever of these two is there more than once: only who goes by them has to refuse that.
+    pub repeated_route: Option<&'static str>,
     /// `Access-Control-Request-Method`, the mark of a preflight.
     pub request_method: Option<&'a [u8]>,
     /// `Access-Control-Request-Headers`, unchecked.
@@ -330,6 +332,7 @@ struct Draft<'a> {
     last_event_id: Option<&'a [u8]>,
     mcp_method: Option<&'a [u8]>,
     mcp_name: Option<&'a [u8]>,
+    repeated_route: Option<&'static str>,
     request_method: Option<&'a [u8]>,
     request_headers: Option<&'a [u8]>,
 }
@@ -423,8 +426,13 @@ impl<'a> Draft<'a> {
             Field::SessionId => once(&mut self.session_id, value, "Mcp-Session-Id")?,
             Field::ProtocolVersion => once(&mut self.protocol_version, value, "MCP-Protocol-Version")?,
             Field::LastEventId => once(&mut self.last_event_id, value, "Last-Event-ID")?,
-            Field::McpMethod => once_or_mismatch(&mut self.mcp_method, value, "Mcp-Method")?,
-            Field::McpName => once_or_mismatch(&mut self.mcp_name, value, "Mcp-Name")?,
+            Field::McpMethod if self.mcp_method.replace(value).is_some() => {
+                self.repeated_route = Some("Mcp-Method");
+            }
+            Field::McpName if self.mcp_name.replace(value).is_some() => {
+                self.repeated_route = Some("Mcp-Name");
+            }
+            Field::McpMethod | Field::McpName => {}
             Field::RequestMethod => once(&mut self.request_method, value, "Access-Control-Request-Method")?,
             Field::RequestHeaders => {
                 once(&mut self.request_headers, value, "Access-Control-Request-Headers")?
@@ -464,6 +472,7 @@ impl<'a> Draft<'a> {
             last_event_id: self.last_event_id.filter(|cursor| !cursor.is_empty()),
             mcp_method: self.mcp_method,
             mcp_name: self.mcp_name,
+            repeated_route: self.repeated_route,
             request_method: self.request_method,
             request_headers: self.request_headers,
             text,
@@ -511,10 +520,6 @@ fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &str) -> Result<
         None => Ok(()),
         Some(_) => Err(Refusal::malformed(format!("{name} must not be repeated"))),
     }
-}
-
-fn once_or_mismatch<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &str) -> Result<(), Refusal> {
-    once(slot, value, name).map_err(|refusal| refusal.with_code(HEADER_MISMATCH))
 }
 
 /// RFC 9112 section 3.2: exactly one in HTTP/1.1, at most one before, and well-formed.

@@ -69,8 +69,6 @@ fn every_field_is_known_in_any_case() {
         "Mcp-Session-Id",
         "MCP-Protocol-Version",
         "Last-Event-ID",
-        "Mcp-Method",
-        "Mcp-Name",
         "Access-Control-Request-Method",
         "Access-Control-Request-Headers",
     ] {
@@ -228,9 +226,13 @@ fn what_is_wrong_is_refused_before_the_head_ends() {
 }
 
 #[test]
-fn a_repeated_routing_header_is_a_mismatch() {
-    let text = get("Mcp-Name: a\r\nMcp-Name: a\r\n");
-    assert_eq!(parse(text.as_bytes()).unwrap_err().code, refusal::HEADER_MISMATCH);
+fn a_repeated_routing_header_is_left_to_who_goes_by_it() {
+    for name in ["Mcp-Name", "Mcp-Method"] {
+        for spelled in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+            let text = get(&format!("{spelled}: a\r\n{name}: a\r\n"));
+            assert_eq!(complete(&text).repeated_route, Some(name));
+        }
+    }
 }
 
 // --- Bodies -------------------------------------------------------------------------------------
