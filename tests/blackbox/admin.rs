@@ -248,7 +248,7 @@ fn readiness_ends_with_the_first_signal_and_liveness_does_not() {
 // --- Numbers --------------------------------------------------------------------------------------
 
 /// The sum of a metric over all shards, as a Prometheus parser reads it.
-fn metric(server: &Server, name: &str, label: Option<(&str, &str)>) -> f64 {
+pub(super) fn metric(server: &Server, name: &str, label: Option<(&str, &str)>) -> f64 {
     let response = get(server, "/metrics");
     assert_eq!(response.head.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let lines = response.text().lines().map(|line| Ok(line.to_owned()));

@@ -93,7 +93,9 @@ fn a_stop_lets_calls_finish_and_children_end() {
         let mut behind = Behind::start(&["--shards", "2", "--stdio-mode", mode]);
         let sessions: Vec<Session> = (0..4).map(|_| behind.session()).collect();
         let mut slow = begin(&sessions[0], json!(1), "slow", &json!({"seconds": 0.7}));
-        assert_eq!(value(&sessions[1], "echo", &json!({"text": "under way"})), "under way");
+        until("the call is under way", || {
+            value(&sessions[0], "seen", &json!({}))["called"]["slow"].is_array()
+        });
         behind.server.signal(Signal::TERM);
         assert_eq!(answer(&slow.response("POST"))["result"]["content"][0]["text"], "done");
         behind.until_gone();
