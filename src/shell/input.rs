@@ -185,6 +185,8 @@ impl<B: Backend> Driver<B> {
         let Some(conn) = self.table.find(key) else { return };
         let unacknowledged = socket::unacknowledged_bytes(conn.fd());
         self.core.unacknowledged(key, unacknowledged, self.now);
+        // A request that waited for the answer goes on, and may want more of its input.
+        self.touched.push(key);
     }
 
     // --- The input of those who linger --------------------------------------------------------

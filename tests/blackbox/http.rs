@@ -7,7 +7,7 @@ use super::{
     wire::{Connection, Fill, Leave},
 };
 use serde_json::json;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 on_every_shard_count! {
     /// Requests sent in one go are answered in their order.
@@ -20,6 +20,20 @@ on_every_shard_count! {
         for i in 0..50 {
             let answer = answer(&connection.response("POST"));
             assert_eq!((answer["id"].as_i64(), text_of(&answer)), (Some(i), format!("message {i}").as_str()));
+        }
+    }
+
+    /// Replies that nobody has read yet hold the next request back, of which only a part may have been received. When they are
+    /// read the rest of it is, too.
+    fn requests_behind_unread_replies_are_read_when_those_are(server: &Server) {
+        let session = Session::open(server.address());
+        let mut connection = Connection::open_narrow(server.address(), 2_048);
+        let calls = (0..60).flat_map(|i| session.post_bytes(&echo_call(json!(i), &"x".repeat(3_000))));
+        connection.send(calls.collect::<Vec<_>>());
+        // The server goes as far as it does without anything being read.
+        std::thread::sleep(Duration::from_millis(300));
+        for i in 0..60 {
+            assert_eq!(answer(&connection.response("POST"))["id"], i);
         }
     }
 
