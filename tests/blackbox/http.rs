@@ -3,7 +3,7 @@
 use super::{
     PATIENCE, on_every_shard_count,
     server::Server,
-    session::{Session, answer, echo_call, initialize, ping, post, request, slow_call, text_of},
+    session::{Session, answer, echo_call, initialize, ping, post, request, slow_call, text_of, tool_call},
     wire::{Connection, Fill, Leave},
 };
 use serde_json::json;
@@ -27,13 +27,20 @@ on_every_shard_count! {
     /// read the rest of it is, too.
     fn requests_behind_unread_replies_are_read_when_those_are(server: &Server) {
         let session = Session::open(server.address());
-        let mut connection = Connection::open_narrow(server.address(), 2_048);
-        let calls = (0..60).flat_map(|i| session.post_bytes(&echo_call(json!(i), &"x".repeat(3_000))));
-        connection.send(calls.collect::<Vec<_>>());
-        // The server goes as far as it does without anything being read.
-        std::thread::sleep(Duration::from_millis(300));
-        for i in 0..60 {
-            assert_eq!(answer(&connection.response("POST"))["id"], i);
+        for padding in [2_500, 3_000, 3_500, 4_000] {
+            let mut connection = Connection::open_narrow(server.address(), 2_048);
+            let padding = "x".repeat(padding);
+            let call = |i: usize| {
+                let [session, revision] = session.fields();
+                let call = tool_call(json!(i), "add", &json!({"a": 1, "b": 2}));
+                post(&call, &[session, revision, ("X-Padding", &padding)])
+            };
+            connection.send((0..60).flat_map(call).collect::<Vec<_>>());
+            // The server goes as far as it does without anything being read.
+            std::thread::sleep(Duration::from_millis(300));
+            for i in 0..60 {
+                assert_eq!(answer(&connection.response("POST"))["id"], i);
+            }
         }
     }
 
