@@ -62,6 +62,7 @@ fn sequences_reach_what_they_are_for() {
         "sessions_stopped",
         "streams_unauthorized",
         "subscriptions_refused",
+        "tokens_over_pace",
         "tokens_verified",
     ];
     let missing: Vec<_> =

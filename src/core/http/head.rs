@@ -249,6 +249,9 @@ fn check_request_line(window: &[u8], limits: &HeadLimits) -> Result<(), Refusal>
     if method_len > METHOD_BYTES_MAX {
         return Err(unknown_method());
     }
+    if method_len == 0 {
+        return Ok(());
+    }
     let Some((b' ', target)) = window[method_len..].split_first() else { return Ok(()) };
     let target_len =
         target.iter().take(limits.target_bytes + 1).take_while(|&&byte| byte > b' ' && byte != 0x7f).count();

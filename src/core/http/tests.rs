@@ -807,3 +807,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_line_without_a_method_is_malformed_however_long_it_gets() {
+    let line = format!(" {}", "a".repeat(crate::limits::TARGET_BYTES_MAX + 1));
+    assert_eq!((refused(&line[..100]), refused(&line)), (400, 400));
+}
