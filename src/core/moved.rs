@@ -5,7 +5,7 @@
 //! If its client comes back with a cursor at or behind such a message, the message is taken out of wherever it waits,
 //! and where it is on its way it moves no further, so that the client does not get it again under another id, unless it asks
 //! for it with an older cursor. Remembers under which ids
-//! messages were logged, at most [`MOVED_PER_SESSION_MAX`] and for the replay time; 24 bytes each. Signals are left out:
+//! messages were logged, at most [`MOVED_PER_SESSION_MAX`] and for the replay time; 40 bytes each. Signals are left out:
 //! one that waits stands also for those that were merged into it.
 
 use super::{
@@ -34,6 +34,8 @@ pub(super) struct Moved {
 struct Name {
     stream: u32,
     sequence: u32,
+    /// The last event by which a cursor can prove it: whoever went on with the stream from before it was not given it.
+    provable_until: u32,
     /// When the event was logged.
     at_ms: u64,
     payload: Weak<Bytes>,
@@ -79,18 +81,25 @@ impl Moved {
         self.names.push_back(Name {
             stream,
             sequence: event.sequence,
+            provable_until: u32::MAX,
             at_ms: event.at_ms,
             payload,
             proof: Proof::None,
         });
     }
 
-    /// The messages that the cursor shows to have arrived, as far as they are still somewhere. What the stream's client
-    /// names from now on says nothing of those behind the cursor: they went elsewhere, so that it cannot have got them in between.
-    fn prove(&mut self, cursor: EventId) -> Vec<Rc<Bytes>> {
-        let is_behind = |name: &Name| name.stream == cursor.stream && name.sequence > cursor.sequence;
-        self.names.retain(|name| name.payload.strong_count() > 0 && !is_behind(name));
-        let is_named = |name: &&mut Name| name.stream == cursor.stream && name.sequence <= cursor.sequence;
+    /// The messages that the cursor shows to have arrived, as far as they are still somewhere. Events of the stream after
+    /// `issued` will say nothing of those behind the cursor: they went elsewhere, and its client cannot get them in between.
+    fn prove(&mut self, cursor: EventId, issued: u32) -> Vec<Rc<Bytes>> {
+        self.names.retain(|name| name.payload.strong_count() > 0);
+        let of_stream = self.names.iter_mut().filter(|name| name.stream == cursor.stream);
+        for name in of_stream.filter(|name| name.sequence > cursor.sequence) {
+            name.provable_until = name.provable_until.min(issued);
+            name.proof = Proof::None;
+        }
+        let is_named = |name: &&mut Name| {
+            name.stream == cursor.stream && (name.sequence..=name.provable_until).contains(&cursor.sequence)
+        };
         let named = self.names.iter_mut().filter(is_named);
         named
             .filter_map(|name| {
@@ -130,8 +139,12 @@ impl Shard {
 
     /// A client named an event of a listener stream: what moved from there and was written before it has arrived.
     pub(super) fn cursor_proves(&mut self, session: SessionSlot, cursor: EventId, now: Now) {
+        let issued = match self.find_stream(session, cursor.kind, cursor.stream) {
+            Some(stream) => self.streams[stream].sequence,
+            None => self.sessions[session].listener_sequence_forgotten,
+        };
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        let proven = recovery.moved.prove(cursor);
+        let proven = recovery.moved.prove(cursor, issued);
         self.drop_empty_recovery(session);
         if proven.is_empty() {
             return;
