@@ -357,12 +357,12 @@ impl Shard {
 
     /// Takes the connection and what it sent out of this shard. It stays counted: it ends on the shard that adopts
     /// it.
-    pub(super) fn depart(&mut self, conn: ConnSlot, shard: ShardId) -> MovedConn {
+    pub(super) fn depart(&mut self, conn: ConnSlot) -> MovedConn {
         let key = self.conn_key(conn);
         let entry = self.remove_conn(conn);
         self.counters.connections_moved += 1;
         let bytes = entry.input.map_or_else(BytesMut::new, |input| *input);
-        let State::Moving(_, request) = entry.state else { unreachable!("seen by the caller") };
+        let State::Moving(shard, request) = entry.state else { unreachable!("seen by the caller") };
         let source = entry.source;
         MovedConn { conn: key, shard, source, bytes, request, refusal: super::http::reply::BUSY_503 }
     }
@@ -944,7 +944,7 @@ impl Shard {
         self.settle_arrived(conn, offset, now);
         match self.conns[conn].state {
             State::Streaming(stream) => self.stream_measured(stream, offset, now),
-            State::Moving(shard, _) => self.move_if_proven(conn, shard),
+            State::Moving(..) => self.move_if_proven(conn),
             State::Idle if self.has_input(conn) && !self.is_full_of_unproven(conn) => self.go_on(conn, now),
             _ => {}
         }

@@ -421,7 +421,7 @@ impl Shard {
         // It is counted where it is answered.
         self.counters.requests -= 1;
         self.unnote_request(conn);
-        self.move_when_proven(conn, shard, now);
+        self.move_when_proven(conn, now);
     }
 
     // --- Sessions of requests --------------------------------------------------------------------

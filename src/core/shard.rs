@@ -531,7 +531,7 @@ impl Shard {
                 // The connection's slot stays taken until the shell takes the descriptor.
                 Effect::Move(moved) => match self.find_conn(moved.conn) {
                     Some(conn) if self.is_moving(conn) => {
-                        return Some(Effect::Move(self.depart(conn, moved.shard)));
+                        return Some(Effect::Move(self.depart(conn)));
                     }
                     Some(_) | None => continue,
                 },

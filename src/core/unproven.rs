@@ -176,14 +176,16 @@ impl Shard {
         self.conns[conn].unproven.as_ref().is_some_and(|unproven| unproven.is_full())
     }
 
-    /// Has the connection moved to that shard once all that was written here is known to have arrived.
-    pub(super) fn move_when_proven(&mut self, conn: ConnSlot, shard: ShardId, now: Now) {
+    /// Has the connection, which is to be moved, moved once all that was written here is known to have arrived.
+    pub(super) fn move_when_proven(&mut self, conn: ConnSlot, now: Now) {
         self.ask_for_evidence(conn, now);
-        self.move_if_proven(conn, shard);
+        self.move_if_proven(conn);
     }
 
-    pub(super) fn move_if_proven(&mut self, conn: ConnSlot, shard: ShardId) {
-        if self.conns[conn].unproven.is_none() {
+    pub(super) fn move_if_proven(&mut self, conn: ConnSlot) {
+        let entry = &self.conns[conn];
+        if let (State::Moving(shard, _), None) = (&entry.state, &entry.unproven) {
+            let shard = *shard;
             let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
             let moved =
                 MovedConn { conn: self.conn_key(conn), shard, source, bytes, request, refusal: BUSY_503 };

@@ -190,17 +190,41 @@ fn a_request_behind_a_slow_one_moves_only_after_its_reply() {
     assert_eq!((ids, world.client(client).moves), (vec![1.into(), 2.into(), 3.into()], 2));
 }
 
+/// A connection on which a reply of one shard has not arrived, and the next request is for another shard.
+struct Held {
+    world: World,
+    /// Whose session is where the connection is.
+    here: ClientId,
+    client: ClientId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Json,
+    Stream,
+}
+
+impl Held {
+    fn with(reply: Reply) -> Self {
+        let mut world = World::with(config(2));
+        let (here, there) = (world.open_on(0, "2025-11-25"), world.open_on(1, "2025-06-18"));
+        let client = world.connect_to(0);
+        world.hold(client);
+        let (mine, yours) = (world.session_field(here), world.session_field(there));
+        world.send(client, post(&mine, &request("1", "tools/call")));
+        let (shard, call) = world.take_call();
+        if reply == Reply::Stream {
+            world.progress(shard, call.key, 1);
+        }
+        world.answer(shard, call.key, "{}");
+        world.send(client, post(&yours, &request("2", "tools/call")));
+        Held { world, here, client }
+    }
+}
+
 #[test]
 fn a_connection_moves_when_what_was_written_on_it_has_arrived() {
-    let mut world = World::with(config(2));
-    let (here, there) = (world.open_on(0, "2025-06-18"), world.open_on(1, "2025-06-18"));
-    let client = world.connect_to(0);
-    world.hold(client);
-    let (mine, yours) = (world.session_field(here), world.session_field(there));
-    world.send(client, post(&mine, &request("1", "tools/call")));
-    let (shard, call) = world.take_call();
-    world.answer(shard, call.key, "{}");
-    world.send(client, post(&yours, &request("2", "tools/call")));
+    let Held { mut world, client, .. } = Held::with(Reply::Json);
     world.advance(10 * ACK_RECHECK_MS);
     assert_eq!(world.client(client).moves, 0);
     world.acknowledge(client);
@@ -213,34 +237,17 @@ fn a_connection_moves_when_what_was_written_on_it_has_arrived() {
 
 #[test]
 fn a_connection_moves_when_the_session_ends_for_whose_reply_it_waited() {
-    let mut world = World::with(config(2));
-    let (here, there) = (world.open_on(0, "2025-11-25"), world.open_on(1, "2025-06-18"));
-    let client = world.connect_to(0);
-    world.hold(client);
-    let (mine, yours) = (world.session_field(here), world.session_field(there));
-    world.send(client, post(&mine, &request("1", "tools/call")));
-    let (shard, call) = world.take_call();
-    world.progress(shard, call.key, 1);
-    world.answer(shard, call.key, "{}");
-    world.send(client, post(&yours, &request("2", "tools/call")));
+    let Held { mut world, here, client } = Held::with(Reply::Stream);
     assert_eq!(world.client(client).moves, 0);
     assert_eq!(world.interest(client), Interest::Failure, "only its end would tell that the peer is gone");
-    let other = world.join_on(here, 0);
+    let (other, mine) = (world.join_on(here, 0), world.session_field(here));
     world.send(other, bodiless("DELETE", &mine));
     assert_eq!(world.client(client).moves, 1);
 }
 
 #[test]
 fn a_reply_that_was_to_arrive_before_a_move_is_recovered_when_it_does_not() {
-    let mut world = World::with(config(2));
-    let (here, there) = (world.open_on(0, "2025-06-18"), world.open_on(1, "2025-06-18"));
-    let client = world.connect_to(0);
-    world.hold(client);
-    let (mine, yours) = (world.session_field(here), world.session_field(there));
-    world.send(client, post(&mine, &request("1", "tools/call")));
-    let (shard, call) = world.take_call();
-    world.answer(shard, call.key, "{}");
-    world.send(client, post(&yours, &request("2", "tools/call")));
+    let Held { mut world, here, client } = Held::with(Reply::Json);
     world.reset(client);
     let listener = world.join_on(here, 0);
     world.get(listener);
