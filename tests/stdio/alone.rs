@@ -2,7 +2,7 @@
 
 use super::{
     PATIENCE,
-    behind::{Behind, value, value_of},
+    behind::{Behind, requests_of_both_eras, value, value_of},
     events::EventStream,
     session::{answer, post},
     until,
@@ -96,13 +96,7 @@ fn discovery_is_the_child_s_own_greeting() {
 fn what_both_revisions_have_is_passed_on_and_stamped() {
     with_each_mode(|behind| {
         let client = Alone::of(behind);
-        for (method, params, member) in [
-            ("tools/list", json!({}), "tools"),
-            ("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}), "content"),
-            ("prompts/get", json!({"name": "p"}), "messages"),
-            ("resources/read", json!({"uri": "a://b"}), "contents"),
-            ("completion/complete", json!({"ref": {}, "argument": {}}), "completion"),
-        ] {
+        for (method, params, member) in requests_of_both_eras() {
             let said = client.request(method, params);
             let result = &said["result"];
             assert_eq!(said["id"], "i");
@@ -146,17 +140,22 @@ fn progress_has_the_client_s_own_token() {
     });
 }
 
+/// A call whose connection goes is cancelled at the child.
+fn assert_cancelled_with_its_connection(client: &Alone) {
+    let connection = client.begin("tools/call", json!({"name": "hang", "arguments": {}}));
+    until("the child has it", || !client.call("seen", json!({}))["called"]["hang"].is_null());
+    connection.leave(Leave::Rst);
+    until("it is cancelled", || {
+        let seen = client.call("seen", json!({}));
+        seen["cancelled"] == seen["called"]["hang"]
+    });
+}
+
 #[test]
 fn the_end_of_a_connection_cancels_at_the_child() {
     with_each_mode(|behind| {
         let client = Alone::of(behind);
-        let connection = client.begin("tools/call", json!({"name": "hang", "arguments": {}}));
-        until("the child has it", || !client.call("seen", json!({}))["called"]["hang"].is_null());
-        connection.leave(Leave::Rst);
-        until("it is cancelled", || {
-            let seen = client.call("seen", json!({}));
-            seen["cancelled"] == seen["called"]["hang"]
-        });
+        assert_cancelled_with_its_connection(&client);
     });
 }
 
@@ -390,13 +389,7 @@ fn a_child_of_the_same_revision_says_everything_itself() {
         let params = json!({"name": "slow", "arguments": {"seconds": 0.05, "steps": 2}, "_meta": {"progressToken": "mine"}});
         let response = client.response("tools/call", params);
         assert_eq!(response.text().matches(r#""progressToken": "mine""#).count(), 2, "{}", response.text());
-        let connection = client.begin("tools/call", json!({"name": "hang", "arguments": {}}));
-        until("the child has it", || !client.call("seen", json!({}))["called"]["hang"].is_null());
-        connection.leave(Leave::Rst);
-        until("it is cancelled", || {
-            let seen = client.call("seen", json!({}));
-            seen["cancelled"] == seen["called"]["hang"]
-        });
+        assert_cancelled_with_its_connection(&client);
     });
 }
 

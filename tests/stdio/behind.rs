@@ -107,6 +107,17 @@ pub(crate) fn script() -> String {
     path.to_str().expect("a path of text").to_owned()
 }
 
+/// Requests that both eras have: method, params, and a member of the result.
+pub(crate) fn requests_of_both_eras() -> [(&'static str, Value, &'static str); 5] {
+    [
+        ("tools/list", json!({}), "tools"),
+        ("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}), "content"),
+        ("prompts/get", json!({"name": "p"}), "messages"),
+        ("resources/read", json!({"uri": "a://b"}), "contents"),
+        ("completion/complete", json!({"ref": {}, "argument": {}}), "completion"),
+    ]
+}
+
 /// What a tool answered, as the value that it gave.
 pub(crate) fn value(session: &Session, tool: &str, arguments: &Value) -> Value {
     value_of(&session.call(tool, arguments))

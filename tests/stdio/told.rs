@@ -1,7 +1,7 @@
 //! Sessions and a program that speaks 2026-07-28 and nothing older.
 
 use super::{
-    behind::{Behind, begin, value, value_of},
+    behind::{Behind, begin, requests_of_both_eras, value, value_of},
     events::EventStream,
     session::{NEWEST, Session, answer, initialize, post, tool_call},
     until,
@@ -64,13 +64,7 @@ fn a_session_begins_with_what_the_program_says_of_itself() {
 fn everything_is_passed_on_in_the_words_of_both() {
     with_each_mode(|behind| {
         let session = behind.session();
-        for (method, params, member) in [
-            ("tools/list", json!({}), "tools"),
-            ("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}), "content"),
-            ("prompts/get", json!({"name": "p"}), "messages"),
-            ("resources/read", json!({"uri": "a://b"}), "contents"),
-            ("completion/complete", json!({"ref": {}, "argument": {}}), "completion"),
-        ] {
+        for (method, params, member) in requests_of_both_eras() {
             let said = request(&session, method, &params);
             let result = &said["result"];
             assert!(result.get(member).is_some(), "{said}");

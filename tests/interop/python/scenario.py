@@ -21,13 +21,7 @@ async def run(adapter, url):
         await checks.check("connect", main.connect(stack, proxy.url))
         if main.client is None:
             return checks.finish()
-        await checks.check("ping", main.client.send_ping())
-        await checks.check("list tools", list_tools(adapter, main))
-        await checks.check("call", call_tools(main.client))
-        await checks.check("unknown tool is an error", call_unknown(adapter, main))
-        await checks.check("progress", progress(main))
-        await checks.check("equal ids from two clients", equal_ids(adapter, url))
-        await checks.check("notifications arrive exactly once", notifications(main))
+        await common_checks(checks, adapter, main, url)
         await checks.check("reconnect by cursor after a cut", reconnect(main, proxy))
         await checks.check("DELETE, then 404", terminate(main, proxy.session_ids[0], url))
         await checks.check("leaving ends the session", leaving(adapter, url))
@@ -43,15 +37,20 @@ async def run_carried(adapter, url):
         await checks.check("connect", main.connect(stack, url))
         if main.client is None:
             return checks.finish()
-        await checks.check("ping", main.client.send_ping())
-        await checks.check("list tools", list_tools(adapter, main))
-        await checks.check("call", call_tools(main.client))
-        await checks.check("unknown tool is an error", call_unknown(adapter, main))
-        await checks.check("progress", progress(main))
-        await checks.check("equal ids from two clients", equal_ids(adapter, url))
-        await checks.check("notifications arrive exactly once", notifications(main))
+        await common_checks(checks, adapter, main, url)
         await checks.check("connect again", connect_again(adapter, url))
     return checks.finish()
+
+
+async def common_checks(checks, adapter, main, url):
+    """What holds whatever carries the session."""
+    await checks.check("ping", main.client.send_ping())
+    await checks.check("list tools", list_tools(adapter, main))
+    await checks.check("call", call_tools(main.client))
+    await checks.check("unknown tool is an error", call_unknown(adapter, main))
+    await checks.check("progress", progress(main))
+    await checks.check("equal ids from two clients", equal_ids(adapter, url))
+    await checks.check("notifications arrive exactly once", notifications(main))
 
 
 class Listening:
