@@ -54,7 +54,7 @@ fn print(size: usize, turns: usize, rig: &mut Rig, caller: &Client) {
 
 /// One turn, at the pace at which expiries keep up with a million streams.
 fn turn(rig: &mut Rig, caller: &Client, request: &[u8]) -> Duration {
-    rig.now.ms += 4;
+    rig.now.ms += 1;
     let start = Instant::now();
     rig.shard.tick(rig.now, EXPIRIES_PER_TURN_MAX);
     rig.settle();

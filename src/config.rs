@@ -539,7 +539,7 @@ pub fn default_listen() -> SocketAddr {
 }
 
 /// A turn's sends must fit into the submission queue.
-#[allow(clippy::cast_possible_truncation, reason = "a constant of 128")]
+#[allow(clippy::cast_possible_truncation, reason = "a constant of 64")]
 const RING_ENTRIES_MIN: u32 = limits::SENDS_PER_TURN_MAX as u32;
 
 /// Why a configuration cannot be served.
@@ -1066,8 +1066,8 @@ mod tests {
         );
         assert_eq!(refusal(|config| config.shards = 0), "--shards must be from 1 to 256, not 0");
         assert_eq!(refusal(|config| config.shards = 257), "--shards must be from 1 to 256, not 257");
-        for given in [0, 64, 200, 65_536] {
-            let expected = format!("--ring-entries must be a power of two from 128 to 32768, not {given}");
+        for given in [0, 16, 200, 65_536] {
+            let expected = format!("--ring-entries must be a power of two from 64 to 32768, not {given}");
             assert_eq!(refusal(|config| config.ring_entries = given), expected);
         }
         assert_eq!(

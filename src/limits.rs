@@ -92,8 +92,8 @@ pub const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 pub const REPLAY_EVENTS_MAX: usize = 1024;
 /// Bytes kept for replay per session (`--replay-bytes`).
 pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
-/// What `--replay-bytes` and `--max-message` may be at most: a session counts its bytes in 32 bits, and holds one
-/// message more than its bound.
+/// What `--replay-bytes`, `--max-message` and `--max-body` may be at most: sessions and calls count their bytes in 32 bits,
+/// and a session holds one message more than its bound.
 pub const KEPT_BYTES_MAX: usize = 1 << 30;
 /// How long an ended attachment's log is kept (`--replay-ttl`); longer than the TCP user timeout.
 pub const REPLAY_TTL_MS: u64 = 120_000;
@@ -274,10 +274,11 @@ pub const REFUSALS_NOTICE_MS: u64 = 10_000;
 
 // --- The loop -----------------------------------------------------------------------------------
 
-/// Sends of keep-alives and broadcasts per turn: about a millisecond of kernel time.
-pub const SENDS_PER_TURN_MAX: usize = 128;
+/// Sends of keep-alives and broadcasts per turn: about half a millisecond of kernel time, which a call that comes
+/// meanwhile has to wait.
+pub const SENDS_PER_TURN_MAX: usize = 64;
 /// Timers expired per turn.
-pub const EXPIRIES_PER_TURN_MAX: usize = 512;
+pub const EXPIRIES_PER_TURN_MAX: usize = 128;
 /// Completed operations taken per turn: enough for a busy shard; in a mass disconnect the rest waits while those who
 /// are still there are served.
 pub const COMPLETIONS_PER_TURN_MAX: usize = 1024;
@@ -289,6 +290,9 @@ pub const MAIL_PER_TURN_MAX: usize = 128;
 pub const MAILBOX_MESSAGES_MAX: usize = 1024;
 /// Messages the admin listener may have waiting for one shard: what all its connections ask at once.
 pub const OUTSIDE_MESSAGES_MAX: usize = 64;
+/// A write of several pieces up to this size is copied into one: that takes some ten nanoseconds, which a list of slices
+/// costs several times over.
+pub const JOINED_BYTES_MAX: usize = 1024;
 /// Slices of one vectored write.
 pub const SLICES_PER_WRITE_MAX: usize = 16;
 /// Broadcasts a shard has not handed out to all its sessions; a further one is dropped.

@@ -34,7 +34,7 @@ fn transcript(line: &str) -> String {
     let arguments = words.iter().position(|word| !word.starts_with("MOORLINE_")).unwrap_or(words.len());
     let (variables, arguments) = words.split_at(arguments);
     let output = Command::new("/bin/sh")
-        .args(["-c", "ulimit -n 1000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_moorline")])
+        .args(["-c", "ulimit -n 1000 && exec timeout 60 \"$0\" \"$@\"", env!("CARGO_BIN_EXE_moorline")])
         .args(arguments)
         .env_clear()
         .envs(variables.iter().map(|variable| variable.split_once('=').unwrap()))
@@ -101,7 +101,7 @@ fn usage_errors_say_what_is_accepted() {
             "--shards 70000",
             "--shards many",
             "--ring-entries 200",
-            "--ring-entries 64",
+            "--ring-entries 16",
             "--max-sessions 0",
             "--response-mode xml",
             "--fresh-get-fallback maybe",

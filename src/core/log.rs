@@ -61,6 +61,10 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn append(&mut self, sequence: u32, message: Message, now_ms: u64) {
         debug_assert!(self.events.back().is_none_or(|last| last.sequence < sequence));
+        if self.events.capacity() == 0 {
+            // A request stream mostly has its reply and nothing else, for the whole of the replay time.
+            self.events.reserve_exact(1);
+        }
         self.events.push_back(Event { sequence, at_ms: now_ms, delivery: Delivery::Unsent, message });
     }
 

@@ -15,7 +15,10 @@
 //!
 //! 16 B per operation without data; 24 B with a box. Pushing and popping a word is O(1).
 
-use crate::{core::Piece, limits::SLICES_PER_WRITE_MAX};
+use crate::{
+    core::Piece,
+    limits::{JOINED_BYTES_MAX, SLICES_PER_WRITE_MAX},
+};
 use io_uring::{cqueue, opcode, squeue, types};
 use std::{
     cell::{Cell, RefCell},
@@ -236,26 +239,29 @@ pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &'static [u8], word: Word) -> Op<(
     Op::start((), entry.flags(libc::MSG_NOSIGNAL).build(), word)
 }
 
-/// Sends all pieces of `message` by one write. A single one, as most replies are, needs no list of slices, which the kernel
-/// would have to copy and check.
+/// Sends all pieces of `message` by one write. A list of slices has to be copied and checked by the kernel, which takes
+/// longer than to put a few small pieces into one.
 pub(crate) fn send_message(fd: BorrowedFd<'_>, mut message: Box<Message>, word: Word) -> Op<Box<Message>> {
-    if let [piece] = message.pieces.as_slice() {
-        let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Send::new(types::Fd(fd.as_raw_fd()), piece.as_slice().as_ptr(), len);
-        return Op::start(message, entry.flags(libc::MSG_NOSIGNAL).build(), word);
-    }
-    let header: *const libc::msghdr = message.prepare();
-    let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), header);
-    Op::start(message, entry.flags(libc::MSG_NOSIGNAL as u32).build(), word)
+    let fd = types::Fd(fd.as_raw_fd());
+    let entry = match message.as_one_slice() {
+        Some(bytes) => {
+            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            opcode::Send::new(fd, bytes.as_ptr(), len).flags(libc::MSG_NOSIGNAL).build()
+        }
+        None => opcode::SendMsg::new(fd, message.prepare()).flags(libc::MSG_NOSIGNAL as u32).build(),
+    };
+    Op::start(message, entry, word)
 }
 
-/// The pieces of one write with the structures that describe them to the kernel. About 2 KiB; boxed and
+/// The pieces of one write with the structures that describe them to the kernel. About 3 KiB; boxed and
 /// pooled, so that its address is stable and a write allocates nothing.
 pub(crate) struct Message {
     header: libc::msghdr,
     slices: [libc::iovec; SLICES_PER_WRITE_MAX],
     /// What is written, in order.
     pub(crate) pieces: Vec<Piece>,
+    /// The same in one, if it is little.
+    joined: Vec<u8>,
 }
 
 impl Message {
@@ -267,7 +273,22 @@ impl Message {
             header: unsafe { std::mem::zeroed() },
             slices: [empty; SLICES_PER_WRITE_MAX],
             pieces: Vec::with_capacity(SLICES_PER_WRITE_MAX),
+            joined: Vec::with_capacity(JOINED_BYTES_MAX),
         })
+    }
+
+    /// All that is written, if it is one piece, or little enough to be copied into one. The pointers stay valid while the
+    /// message is untouched.
+    fn as_one_slice(&mut self) -> Option<&[u8]> {
+        if let [piece] = self.pieces.as_slice() {
+            return Some(piece.as_slice());
+        }
+        if self.pieces.iter().map(Piece::len).sum::<usize>() > JOINED_BYTES_MAX {
+            return None;
+        }
+        self.joined.clear();
+        self.pieces.iter().for_each(|piece| self.joined.extend_from_slice(piece.as_slice()));
+        Some(&self.joined)
     }
 
     /// Points the slices at the pieces. The pointers stay valid while the pieces are untouched: pieces
@@ -339,23 +360,41 @@ mod tests {
 
     #[test]
     fn all_kinds_of_pieces_are_written_in_order() {
-        on_a_ring(64, async {
-            let (server, mut client) = UnixStream::pair().unwrap();
-            let mut message = Message::new();
-            let mut inline = Inline::new();
-            inline.push(b"id: 1\n");
-            message.pieces.push(Piece::Static(b"1c\r\n"));
-            message.pieces.push(Piece::Inline(inline));
-            message.pieces.push(Piece::Shared(Rc::new(Bytes::from_static(b"data: x\n\n"))));
-            message.pieces.push(Piece::Owned(Bytes::from_static(b"\r\n")));
-            let (result, message) = done(send_message(server.as_fd(), message, WORD), WORD).await;
-            assert_eq!(result.unwrap(), message.pieces.iter().map(Piece::len).sum::<usize>());
-            assert_eq!(done(send(server.as_fd(), b": keepalive\n\n", WORD), WORD).await.0.unwrap(), 13);
-            drop(server);
-            let mut written = String::new();
-            client.read_to_string(&mut written).unwrap();
-            assert_eq!(written, "1c\r\nid: 1\ndata: x\n\n\r\n: keepalive\n\n");
-        });
+        // Small enough to be joined, by a byte, and too large, by a byte.
+        let rest = b"1c\r\nid: 1\ndata: \n\n\r\n".len();
+        for padding in [1, JOINED_BYTES_MAX - rest, JOINED_BYTES_MAX - rest + 1] {
+            on_a_ring(64, async {
+                let (server, mut client) = UnixStream::pair().unwrap();
+                let mut message = Message::new();
+                let mut inline = Inline::new();
+                inline.push(b"id: 1\n");
+                let payload = format!("data: {}\n\n", "x".repeat(padding));
+                let expected = format!("1c\r\nid: 1\n{payload}\r\n: keepalive\n\n");
+                message.pieces.push(Piece::Static(b"1c\r\n"));
+                message.pieces.push(Piece::Inline(inline));
+                message.pieces.push(Piece::Shared(Rc::new(Bytes::from(payload))));
+                message.pieces.push(Piece::Owned(Bytes::from_static(b"\r\n")));
+                let (result, message) = done(send_message(server.as_fd(), message, WORD), WORD).await;
+                assert_eq!(result.unwrap(), message.pieces.iter().map(Piece::len).sum::<usize>());
+                assert_eq!(done(send(server.as_fd(), b": keepalive\n\n", WORD), WORD).await.0.unwrap(), 13);
+                drop(server);
+                let mut written = String::new();
+                client.read_to_string(&mut written).unwrap();
+                assert_eq!(written, expected);
+            });
+        }
+    }
+
+    /// A pooled message says nothing of what it said before.
+    #[test]
+    fn a_message_that_is_used_again_is_new() {
+        let mut message = Message::new();
+        for text in ["longer at first", "short"] {
+            message.pieces.clear();
+            message.pieces.push(Piece::Static(b": "));
+            message.pieces.push(Piece::Owned(Bytes::copy_from_slice(text.as_bytes())));
+            assert_eq!(message.as_one_slice(), Some(format!(": {text}").as_bytes()));
+        }
     }
 
     #[test]
