@@ -624,6 +624,7 @@ mod tests {
             // The defaults of some depend on others.
             let expected: &[&str] = match flag {
                 "listen" => &["listen", "legacy-sse"],
+                "memory-limit" => &["max-body-memory-per-client", "memory-limit"],
                 "shards" => &[
                     "shards",
                     "max-connections",

@@ -254,6 +254,7 @@ impl Config {
             ("max-connections-per-principal", self.quotas.principal_connections),
             ("max-sessions-per-client", self.quotas.sessions),
             ("max-streams-per-client", self.quotas.streams),
+            ("max-body-memory-per-client", self.quotas.body_bytes),
             ("max-session-rate", self.quotas.session_rate),
             ("max-bad-token-rate", self.quotas.bad_token_rate),
             ("memory-limit", self.memory_bytes_max),
@@ -267,7 +268,11 @@ impl Config {
     }
 
     fn check_sizes(&self) -> Result<(), ConfigError> {
-        let sizes = [("max-message", self.message_bytes_max), ("replay-bytes", self.replay_bytes_max)];
+        let sizes = [
+            ("max-message", self.message_bytes_max),
+            ("replay-bytes", self.replay_bytes_max),
+            ("max-body", self.body_bytes_max),
+        ];
         let too_large = sizes.into_iter().find(|(_, bytes)| *bytes > limits::KEPT_BYTES_MAX);
         too_large.map_or(Ok(()), |(flag, bytes)| Err(ConfigError::TooLarge { flag, given: ByteSize(bytes) }))
     }
@@ -306,6 +311,12 @@ impl Config {
             return Err(ConfigError::ReplayTtl {
                 given: Millis(self.replay_ttl_ms),
                 write_timeout: Millis(self.write_timeout_ms),
+            });
+        }
+        if let Some(given) = self.quotas.body_bytes.filter(|given| *given < self.body_bytes_max) {
+            return Err(ConfigError::BodyMemory {
+                given: ByteSize(given),
+                body: ByteSize(self.body_bytes_max),
             });
         }
         if self.sse_after_ms >= self.request_timeout_ms {
@@ -629,6 +640,14 @@ pub enum ConfigError {
         given: Millis,
         /// What it is compared with.
         write_timeout: Millis,
+    },
+    /// The largest body would be refused whoever sends it.
+    #[error("--max-body-memory-per-client ({given}) must be at least --max-body ({body})")]
+    BodyMemory {
+        /// What was asked for.
+        given: ByteSize,
+        /// What it is compared with.
+        body: ByteSize,
     },
     /// The call would have failed before its reply becomes a stream.
     #[error("--sse-after ({given}) must be shorter than --request-timeout ({request_timeout})")]

@@ -34,6 +34,7 @@ fn transcript(line: &str) -> String {
     let arguments = words.iter().position(|word| !word.starts_with("MOORLINE_")).unwrap_or(words.len());
     let (variables, arguments) = words.split_at(arguments);
     let output = Command::new("/bin/sh")
+        // None of these is to serve: one that does ends with 124.
         .args(["-c", "ulimit -n 1000 && exec timeout 60 \"$0\" \"$@\"", env!("CARGO_BIN_EXE_moorline")])
         .args(arguments)
         .env_clear()
@@ -109,6 +110,8 @@ fn usage_errors_say_what_is_accepted() {
             "--replay-ttl 30s",
             "MOORLINE_WRITE_TIMEOUT=10m serve",
             "--sse-after 2h",
+            "--max-body-memory-per-client 1MiB --max-body 2MiB",
+            "--max-body 2GiB",
             "--keep-alive 1ms",
             "--keep-alive",
             "--path /a --path /b",

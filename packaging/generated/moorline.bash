@@ -77,7 +77,7 @@ _moorline() {
 
     case "${cmd}" in
         moorline)
-            opts="-h -V --listen --admin-listen --path --legacy-sse --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-connections-per-principal --max-sessions-per-client --max-streams-per-client --max-session-rate --max-bad-token-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help --version serve doctor token generate help"
+            opts="-h -V --listen --admin-listen --path --legacy-sse --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-connections-per-principal --max-sessions-per-client --max-streams-per-client --max-body-memory-per-client --max-session-rate --max-bad-token-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help --version serve doctor token generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -172,6 +172,10 @@ _moorline() {
                     return 0
                     ;;
                 --max-streams-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-body-memory-per-client)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -559,7 +563,7 @@ _moorline() {
             return 0
             ;;
         moorline__subcmd__serve)
-            opts="-h --listen --admin-listen --path --legacy-sse --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-connections-per-principal --max-sessions-per-client --max-streams-per-client --max-session-rate --max-bad-token-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help"
+            opts="-h --listen --admin-listen --path --legacy-sse --allow-host --allow-origin --shards --ring-entries --max-connections --auth --allow-anonymous --auth-resource --auth-server --auth-scope --jwt-issuer --jwt-audience --jwt-keys --jwt-algorithm --jwt-skew --max-connections-per-address --max-connections-per-principal --max-sessions-per-client --max-streams-per-client --max-body-memory-per-client --max-session-rate --max-bad-token-rate --max-sessions --session-idle-timeout --handshake-timeout --keep-alive --listener-policy --response-mode --sse-after --priming --retry --request-timeout --replay-events --replay-bytes --replay-ttl --fresh-get-fallback --memory-limit --max-body --max-message --write-buffer --header-timeout --body-timeout --idle-timeout --write-timeout --stdio-mode --children --max-children --child-inherit --child-env --child-dir --child-start-timeout --child-grace --drain --access-log-sample --log-level --log-format --config --print-config --check --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -654,6 +658,10 @@ _moorline() {
                     return 0
                     ;;
                 --max-streams-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-body-memory-per-client)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

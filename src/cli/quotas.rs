@@ -2,7 +2,7 @@
 
 use super::count;
 use clap::Args;
-use moorline::config::QuotaConfig;
+use moorline::{config::QuotaConfig, units::ByteSize};
 
 const FAIRNESS: &str = "What one client may have";
 
@@ -26,6 +26,10 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_STREAMS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_streams_per_client: Option<usize>,
+    /// Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls; at least --max-body
+    /// [default: a sixteenth of --memory-limit]
+    #[arg(long, env = "MOORLINE_MAX_BODY_MEMORY_PER_CLIENT", value_name = "SIZE", help_heading = FAIRNESS)]
+    max_body_memory_per_client: Option<ByteSize>,
     /// Sessions that the same may begin per second, ten seconds' worth at once [default: 100]
     #[arg(long, env = "MOORLINE_MAX_SESSION_RATE", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
@@ -44,6 +48,7 @@ impl QuotaFlags {
             principal_connections: self.max_connections_per_principal,
             sessions: self.max_sessions_per_client,
             streams: self.max_streams_per_client,
+            body_bytes: self.max_body_memory_per_client.map(|size| size.0),
             session_rate: self.max_session_rate,
             bad_token_rate: self.max_bad_token_rate,
         }

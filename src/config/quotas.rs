@@ -4,6 +4,7 @@ use super::Config;
 use crate::{
     core::quotas::{Loopback, Quota, Quotas},
     limits::{BAD_TOKEN_RATE_MAX, CLIENT_SHARE, CLIENT_SHARE_MIN, SESSION_RATE_MAX},
+    units::ByteSize,
 };
 
 /// Bounds for one client; `None`: its share of what there is for all, from which this machine's own addresses are exempt.
@@ -17,6 +18,8 @@ pub struct QuotaConfig {
     pub sessions: Option<usize>,
     /// GET streams of the same.
     pub streams: Option<usize>,
+    /// Bytes of large bodies of the same, on their way and in calls.
+    pub body_bytes: Option<usize>,
     /// Sessions that the same may begin per second.
     pub session_rate: Option<usize>,
     /// Bad tokens that one address may send per second.
@@ -35,6 +38,7 @@ impl QuotaConfig {
             principal_connections: quota(self.principal_connections, share_of(config.connections_max)),
             sessions: quota(self.sessions, share_of(config.sessions_max)),
             streams: quota(self.streams, share_of(config.sessions_max)),
+            body_kib: quota(self.body_bytes.map(kib_of), body_share_of(config).map_or(usize::MAX, kib_of)),
             session_rate: quota(self.session_rate, SESSION_RATE_MAX),
             bad_token_rate: quota(self.bad_token_rate, BAD_TOKEN_RATE_MAX),
         }
@@ -44,11 +48,14 @@ impl QuotaConfig {
     pub(super) fn entries(&self, config: &Config) -> Vec<(&'static str, String)> {
         let quotas = self.quotas(config);
         let number = |quota: Quota| quota.max.to_string();
+        let size = |bytes| ByteSize(bytes).to_string();
+        let body_bytes = self.body_bytes.or_else(|| body_share_of(config));
         vec![
             ("max-connections-per-address", number(quotas.connections)),
             ("max-connections-per-principal", number(quotas.principal_connections)),
             ("max-sessions-per-client", number(quotas.sessions)),
             ("max-streams-per-client", number(quotas.streams)),
+            ("max-body-memory-per-client", body_bytes.map_or_else(|| "none".to_owned(), size)),
             ("max-session-rate", number(quotas.session_rate)),
             ("max-bad-token-rate", number(quotas.bad_token_rate)),
         ]
@@ -57,6 +64,16 @@ impl QuotaConfig {
 
 fn share_of(max: usize) -> usize {
     (max / CLIENT_SHARE).max(CLIENT_SHARE_MIN).min(max)
+}
+
+/// Of the memory limit, if there is one, but room for the largest body.
+fn body_share_of(config: &Config) -> Option<usize> {
+    config.memory_bytes_max.map(|limit| (limit / CLIENT_SHARE).max(config.body_bytes_max))
+}
+
+/// As accounts count bodies.
+fn kib_of(bytes: usize) -> usize {
+    bytes.div_ceil(1024)
 }
 
 #[cfg(test)]
@@ -74,5 +91,19 @@ mod tests {
         let given = QuotaConfig { sessions: Some(5), ..QuotaConfig::default() }.quotas(&config);
         assert_eq!(given.sessions, Quota { max: 5, loopback: Loopback::Counted });
         assert_eq!(given.streams, quotas.streams);
+    }
+
+    #[test]
+    fn bodies_have_a_share_of_the_memory_limit_and_room_for_one() {
+        let machine = Machine { cores: 4, open_files_max: 20_000 };
+        let share = |limit: Option<usize>, given| {
+            let config = Config { memory_bytes_max: limit, ..Config::for_machine(&machine) };
+            QuotaConfig { body_bytes: given, ..QuotaConfig::default() }.quotas(&config).body_kib
+        };
+        let body_kib = u32::try_from(kib_of(Config::for_machine(&machine).body_bytes_max)).expect("few");
+        assert_eq!(share(None, None).max, u32::MAX);
+        assert_eq!(share(Some(1 << 30), None), Quota { max: 1 << 16, loopback: Loopback::Exempt });
+        assert_eq!(share(Some(1 << 20), None).max, body_kib);
+        assert_eq!(share(None, Some(5_000_000)), Quota { max: 4_883, loopback: Loopback::Counted });
     }
 }

@@ -453,7 +453,7 @@ impl Shard {
         let State::Body(mut request) = std::mem::replace(&mut self.conns[conn].state, State::Idle) else {
             unreachable!("called in this state only")
         };
-        let progress = self.take_body(&mut request, &mut input);
+        let progress = self.take_body(conn, &mut request, &mut input);
         self.keep_input(conn, input);
         if let Ok(None) = progress {
             self.conns[conn].state = State::Body(request);
@@ -465,6 +465,7 @@ impl Shard {
     /// Decodes what has arrived of a body, and counts it; `Some` when it is whole.
     pub(super) fn take_body(
         &mut self,
+        conn: ConnSlot,
         request: &mut Request,
         input: &mut BytesMut,
     ) -> Result<Option<Bytes>, Refusal> {
@@ -472,7 +473,7 @@ impl Shard {
         // What is not decoded yet waits for more of the same body.
         let bytes = body.as_ref().map_or(request.body_bytes() + input.len(), Bytes::len);
         if let Some(charge) = &mut request.charge {
-            self.raise_charge(charge, bytes).map_err(Refusal::closing)?;
+            self.raise_charge(conn, charge, bytes).map_err(Refusal::closing)?;
         }
         Ok(body)
     }

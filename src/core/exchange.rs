@@ -155,7 +155,10 @@ impl Shard {
             return self.refuse(conn, reply, &refusal, now);
         }
         // Where it was read it is counted no longer.
-        let charge = self.charge(body.len());
+        let mut charge = self.charge(0);
+        if let Err(refusal) = self.raise_charge(conn, &mut charge, body.len()) {
+            return self.refuse(conn, reply, &refusal, now);
+        }
         let asked = Asked { reply, forms: *forms, named, body, charge: Some(&charge) };
         self.dispatch_stateless(conn, asked, jsonrpc::parse(body), now);
     }

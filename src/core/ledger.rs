@@ -2,8 +2,8 @@
 //!
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
-//! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left:
-//! never by a request on a kept connection, nor by keep-alives.
+//! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left,
+//! and by large bodies as they come: never by a small request on a kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
 //! are exact: nobody is refused for what another one has. About 70 bytes per client. Locks are of one stripe of many, held
@@ -40,7 +40,12 @@ pub enum Item {
     Session,
     /// An attached GET stream.
     Stream,
+    /// 1,024 bytes of a large body that is on its way, or whose call runs.
+    BodyKib,
 }
+
+/// Kinds of [`Item`].
+const ITEMS: usize = 4;
 
 /// What is counted by its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +89,14 @@ struct Stripe {
 #[derive(Debug)]
 struct Entry {
     client: u64,
-    counts: [u32; 3],
+    counts: [u32; ITEMS],
     /// When a client of perfect pace would act next, in microseconds of the shards' clocks.
     next_us: [u64; 2],
 }
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        self.counts == [0; 3]
+        self.counts == [0; ITEMS]
     }
 
     /// When the act is due, if that is not too far ahead.
@@ -137,11 +142,19 @@ impl Ledger {
     /// # Errors
     /// [`Full`] if it has.
     pub fn enter(&self, client: Client<'_>, item: Item, max: u32) -> Result<Account, Full> {
+        self.enter_many(client, item, 1, max)
+    }
+
+    /// Enters so many of them, all or none.
+    ///
+    /// # Errors
+    /// [`Full`] if there would be more than `max`.
+    pub fn enter_many(&self, client: Client<'_>, item: Item, many: u32, max: u32) -> Result<Account, Full> {
         let key = self.key(client);
         let number = stripe_of(key);
         let mut stripe = self.lock(number);
         let slot = stripe.open(key);
-        match stripe.add(slot, item, max) {
+        match stripe.add(slot, item, many, max) {
             Ok(()) => Ok(Account::new(number, slot)),
             Err(full) => {
                 stripe.close_if_idle(slot);
@@ -155,16 +168,29 @@ impl Ledger {
     /// # Errors
     /// [`Full`]
     pub fn enter_in(&self, account: Account, item: Item, max: u32) -> Result<(), Full> {
+        self.enter_many_in(account, item, 1, max)
+    }
+
+    /// The same of so many, all or none.
+    ///
+    /// # Errors
+    /// [`Full`]
+    pub fn enter_many_in(&self, account: Account, item: Item, many: u32, max: u32) -> Result<(), Full> {
         let (number, slot) = account.place();
-        self.lock(number).add(slot, item, max)
+        self.lock(number).add(slot, item, many, max)
     }
 
     /// One `item` less. With its last one an account is closed.
     pub fn leave(&self, account: Account, item: Item) {
+        self.leave_many(account, item, 1);
+    }
+
+    /// So many less.
+    pub fn leave_many(&self, account: Account, item: Item, many: u32) {
         let (number, slot) = account.place();
         let mut stripe = self.lock(number);
         let entry = &mut stripe.entries[slot as usize];
-        entry.counts[item as usize] -= 1;
+        entry.counts[item as usize] -= many;
         stripe.close_if_idle(slot);
     }
 
@@ -249,18 +275,15 @@ impl Stripe {
         if let Some(&slot) = self.by_client.get(&client) {
             return slot;
         }
-        let entry = Entry { client, counts: [0; 3], next_us: [0; 2] };
+        let entry = Entry { client, counts: [0; ITEMS], next_us: [0; 2] };
         let slot = u32::try_from(self.entries.insert(entry)).expect("accounts are bounded by connections");
         self.by_client.insert(client, slot);
         slot
     }
 
-    fn add(&mut self, slot: u32, item: Item, max: u32) -> Result<(), Full> {
+    fn add(&mut self, slot: u32, item: Item, many: u32, max: u32) -> Result<(), Full> {
         let count = &mut self.entries[slot as usize].counts[item as usize];
-        if *count >= max {
-            return Err(Full);
-        }
-        *count += 1;
+        *count = count.checked_add(many).filter(|count| *count <= max).ok_or(Full)?;
         Ok(())
     }
 
@@ -391,18 +414,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_map(ops in prop::collection::vec((0..6u8, any::<bool>(), 0..3usize), 0..300)) {
+        fn counts_are_those_of_a_map(
+            ops in prop::collection::vec((0..6u8, any::<bool>(), 0..ITEMS, 1..4u32), 0..300)
+        ) {
             let ledger = Ledger::new(7);
-            let mut model: Vec<[Vec<Account>; 3]> = (0..6).map(|_| Default::default()).collect();
-            let items = [Item::Connection, Item::Session, Item::Stream];
-            for (client, enters, item) in ops {
+            let mut model: Vec<[Vec<(Account, u32)>; ITEMS]> = (0..6).map(|_| Default::default()).collect();
+            let items = [Item::Connection, Item::Session, Item::Stream, Item::BodyKib];
+            for (client, enters, item, many) in ops {
                 let held = &mut model[usize::from(client)][item];
                 if enters {
-                    let entered = ledger.enter(Client::Address([10, 0, 0, client].into()), items[item], 4);
-                    prop_assert_eq!(entered.is_ok(), held.len() < 4);
-                    held.extend(entered);
-                } else if let Some(account) = held.pop() {
-                    ledger.leave(account, items[item]);
+                    let client = Client::Address([10, 0, 0, client].into());
+                    let entered = ledger.enter_many(client, items[item], many, 6);
+                    let has: u32 = held.iter().map(|(_, many)| many).sum();
+                    prop_assert_eq!(entered.is_ok(), has + many <= 6);
+                    held.extend(entered.map(|account| (account, many)));
+                } else if let Some((account, many)) = held.pop() {
+                    ledger.leave_many(account, items[item], many);
                 }
                 let clients = model.iter().filter(|held| held.iter().any(|it| !it.is_empty())).count();
                 prop_assert_eq!(ledger.accounts(), clients);

@@ -8,12 +8,15 @@
 //! Over the limit nothing that was begun is hurt: new sessions, new GET streams and large bodies get 503, everything else
 //! is served. A large body has to find room for all that it announces before it is read, but takes it only as it comes: a
 //! mere announcement costs nobody a place. Many who announce at once get in together, and those for whom no room is left
-//! are refused on the way.
+//! are refused on the way. What one client's large bodies hold together is bounded, too (`--max-body-memory-per-client`), so
+//! that whoever sends much and never ends takes its own share and nobody else's.
 
 use super::{
     census::Census,
     http::{Framing, Refusal},
+    ledger::{Account, Item},
     shard::Shard,
+    table::ConnSlot,
 };
 use crate::limits::{ENTRY_BYTES_EXPECTED, MEMORY_STEP_BYTES, RETRY_AFTER_S, SMALL_BODY_BYTES};
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -60,30 +63,61 @@ impl Meter {
 /// Bytes held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
-    bytes: usize,
+    /// Bodies have at most [`KEPT_BYTES_MAX`](crate::limits::KEPT_BYTES_MAX).
+    bytes: u32,
+    /// The account that has them too, once they are many.
+    account: Option<Account>,
     meter: Rc<Meter>,
 }
 
 impl Charge {
+    fn new(meter: &Rc<Meter>, bytes: usize) -> Self {
+        let mut charge = Charge { bytes: 0, account: None, meter: Rc::clone(meter) };
+        charge.raise_to(bytes);
+        charge
+    }
+
     /// The same once more, for whoever holds on to the bytes.
     pub(super) fn again(&self) -> Self {
-        self.meter.add(self.bytes);
-        Charge { bytes: self.bytes, meter: Rc::clone(&self.meter) }
+        if let Some(account) = self.account {
+            let ledger = self.meter.census.ledger();
+            // They are there, whatever the client may have.
+            let _ = ledger.enter_many_in(account, Item::BodyKib, self.kib(), u32::MAX);
+        }
+        let mut again = Charge::new(&self.meter, self.bytes());
+        again.account = self.account;
+        again
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// What the account has of them.
+    fn kib(&self) -> u32 {
+        self.account.map_or(0, |_| kib_of(self.bytes()))
     }
 
     /// Holds at least that many from now on.
     fn raise_to(&mut self, bytes: usize) {
-        if bytes > self.bytes {
-            self.meter.add(bytes - self.bytes);
-            self.bytes = bytes;
-        }
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(self.bytes);
+        self.meter.add((bytes - self.bytes) as usize);
+        self.bytes = bytes;
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.meter.remove(self.bytes);
+        self.meter.remove(self.bytes());
+        if let Some(account) = self.account {
+            self.meter.census.ledger().leave_many(account, Item::BodyKib, self.kib());
+        }
     }
+}
+
+/// A body's size as accounts count it.
+fn kib_of(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
 impl Shard {
@@ -124,13 +158,19 @@ impl Shard {
         Ok(self.charge(0))
     }
 
-    /// A body has come to this many bytes.
+    /// A body that comes on this connection has come to this many bytes.
     ///
     /// # Errors
-    /// 503 once it is large, while memory is short.
-    pub(super) fn raise_charge(&mut self, charge: &mut Charge, bytes: usize) -> Result<(), Refusal> {
-        if bytes > charge.bytes && bytes > SMALL_BODY_BYTES {
-            self.check_memory_for(bytes - charge.bytes)?;
+    /// Once it is large, 503 while memory is short, and 429 if its client's bodies together are too much.
+    pub(super) fn raise_charge(
+        &mut self,
+        conn: ConnSlot,
+        charge: &mut Charge,
+        bytes: usize,
+    ) -> Result<(), Refusal> {
+        if bytes > charge.bytes() && bytes > SMALL_BODY_BYTES {
+            self.check_memory_for(bytes - charge.bytes())?;
+            charge.account = self.enter_body(conn, charge.account, kib_of(bytes) - charge.kib())?;
         }
         charge.raise_to(bytes);
         Ok(())
@@ -138,7 +178,6 @@ impl Shard {
 
     /// Counts bytes that are there already.
     pub(super) fn charge(&self, bytes: usize) -> Charge {
-        self.meter.add(bytes);
-        Charge { bytes, meter: Rc::clone(&self.meter) }
+        Charge::new(&self.meter, bytes)
     }
 }

@@ -44,6 +44,9 @@ pub struct Quotas {
     pub sessions: Quota,
     /// Streams that listen, of either kind, of one principal or address (`--max-streams-per-client`).
     pub streams: Quota,
+    /// Large bodies of one principal or address, on their way and in calls, in units of 1,024 bytes
+    /// (`--max-body-memory-per-client`).
+    pub body_kib: Quota,
     /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
     pub session_rate: Quota,
     /// Bad tokens of one address per second (`--max-bad-token-rate`); ten seconds' worth at once.
@@ -59,6 +62,7 @@ impl Quotas {
             principal_connections: none,
             sessions: none,
             streams: none,
+            body_kib: none,
             session_rate: none,
             bad_token_rate: none,
         }
@@ -67,8 +71,8 @@ impl Quotas {
 
 impl Quotas {
     /// Those that are kept in the account of an address or a principal, whichever a client is.
-    fn all(&self) -> [Quota; 5] {
-        [self.connections, self.sessions, self.streams, self.session_rate, self.bad_token_rate]
+    fn all(&self) -> [Quota; 6] {
+        [self.connections, self.sessions, self.streams, self.body_kib, self.session_rate, self.bad_token_rate]
     }
 }
 
@@ -199,7 +203,7 @@ impl Shard {
     /// # Errors
     /// 429 if they have as many as one client may, or begin them too fast.
     pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Option<Account>, Refusal> {
-        let entered = self.enter_client(conn, Item::Session, |quotas| quotas.sessions);
+        let entered = self.enter_client(conn, Item::Session, 1, |quotas| quotas.sessions);
         let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
             let Some(account) = account else { return Ok(None) };
             let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
@@ -217,20 +221,22 @@ impl Shard {
         })
     }
 
-    /// Counts an `item` of whoever is at this connection, if anybody counts.
+    /// Counts so many `item`s of whoever is at this connection, if anybody counts.
     fn enter_client(
         &self,
         conn: ConnSlot,
         item: Item,
+        many: u32,
         quota: impl Fn(&Quotas) -> Quota,
     ) -> Result<Option<Account>, Full> {
         let (quotas, ledger, locality) = (&self.config.quotas, self.census.ledger(), self.locality(conn));
         let max = quota(quotas).max_for(locality);
         match (self.principal_of_conn(conn), self.conns[conn].source.account) {
             (Some(principal), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
-                ledger.enter(Client::Principal(self.access.name(principal).name()), item, max).map(Some)
+                let name = self.access.name(principal);
+                ledger.enter_many(Client::Principal(name.name()), item, many, max).map(Some)
             }
-            (None, Some(account)) => ledger.enter_in(account, item, max).map(|()| Some(account)),
+            (None, Some(account)) => ledger.enter_many_in(account, item, many, max).map(|()| Some(account)),
             (Some(_) | None, _) => Ok(None),
         }
     }
@@ -282,7 +288,7 @@ impl Shard {
     /// 429 if they have as many streams as one client may, and 503 while memory is short.
     pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Option<Account>, Refusal> {
         self.check_memory()?;
-        let entered = self.enter_client(conn, Item::Stream, |quotas| quotas.streams);
+        let entered = self.enter_client(conn, Item::Stream, 1, |quotas| quotas.streams);
         entered.map_err(|Full| {
             self.counters.clients_over_quota += 1;
             Over::Streams.refusal()
@@ -294,6 +300,34 @@ impl Shard {
         if let Some(account) = account {
             self.census.ledger().leave(account, Item::Stream);
         }
+    }
+
+    /// Counts so many units more of a large body that comes on this connection, if anybody counts. `account` has what was
+    /// counted of it before.
+    ///
+    /// # Errors
+    /// 429 if its client's bodies would be more together than one client's may.
+    pub(super) fn enter_body(
+        &mut self,
+        conn: ConnSlot,
+        account: Option<Account>,
+        kib: u32,
+    ) -> Result<Option<Account>, Refusal> {
+        let (quota, locality) = (self.config.quotas.body_kib, self.locality(conn));
+        let entered = match account {
+            Some(account) => {
+                let max = quota.max_for(locality);
+                self.census.ledger().enter_many_in(account, Item::BodyKib, kib, max).map(|()| Some(account))
+            }
+            None if quota.counts(locality) => {
+                self.enter_client(conn, Item::BodyKib, kib, |quotas| quotas.body_kib)
+            }
+            None => Ok(None),
+        };
+        entered.map_err(|Full| {
+            self.counters.clients_over_quota += 1;
+            Over::Bodies.refusal()
+        })
     }
 
     /// It is attached no longer.
@@ -312,6 +346,7 @@ enum Over {
     Sessions,
     Rate,
     Streams,
+    Bodies,
 }
 
 impl Over {
@@ -322,6 +357,7 @@ impl Over {
             Over::Sessions => "you hold as many sessions as one client may; end one",
             Over::Rate => "you begin sessions faster than one client may; wait a moment",
             Over::Streams => "you hold as many streams as one client may; close one",
+            Over::Bodies => "your large bodies are as much together as one client's may be; wait for a reply",
         };
         Refusal { retry_after_s: Some(RETRY_AFTER_S), ..Refusal::new(Status::TooManyRequests, message) }
     }

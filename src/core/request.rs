@@ -237,7 +237,7 @@ impl Shard {
             }
             Ok(Verdict::Post(mut request, expect)) => {
                 input.advance(consumed);
-                let progress = self.take_body(&mut request, &mut input);
+                let progress = self.take_body(conn, &mut request, &mut input);
                 self.keep_input(conn, input);
                 if let Ok(None) = progress {
                     self.invite_body(conn, &request, expect, now);

@@ -5,7 +5,7 @@ use super::{
     events::{EventStream, Next},
     raise_open_files,
     server::Server,
-    session::{NEWEST, Session, slow_call},
+    session::{NEWEST, Session, slow_call, stateless},
     until,
     wire::{Connection, Response},
 };
@@ -302,16 +302,9 @@ fn status_says_the_same_as_json() {
 fn a_listen_stream_whose_client_closes_is_forgotten() {
     let server = start(&["--shards", "1"]);
     let held = || get(&server, "/status").json()["shards"][0]["holds"]["streams"]["listens"].clone();
-    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{meta}}}}}"#
-    );
     let mut connection = Connection::open(server.address());
-    connection.send(format!(
-        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n\
-         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    ));
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    connection.send(stateless("subscriptions/listen", params, &[]));
     assert_eq!(connection.final_head().field("content-type"), Some("text/event-stream"));
     until("the stream is there", || held() == 1);
     drop(connection);

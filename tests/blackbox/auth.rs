@@ -3,11 +3,14 @@
 
 use super::{
     PATIENCE,
+    events::EventStream,
     server::{Server, command, exit_within},
+    session::stateless,
     until,
     wire::{Chunk, Connection, Response},
 };
 use rustix::process::Signal;
+use serde_json::json;
 use std::{
     fs,
     path::PathBuf,
@@ -198,9 +201,24 @@ fn a_publication_can_be_for_a_principal() {
         let reply = admin.response("POST");
         (reply.status(), reply.json()["sessions"].as_u64())
     };
+    // Whoever asks without a session hears what is for its principal, and nothing else.
+    let mut listeners = [&alice, &bob].map(|token| {
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let mut connection = server.connect();
+        let authorization = format!("Bearer {token}");
+        connection.send(stateless("subscriptions/listen", params, &[("Authorization", &authorization)]));
+        let head = connection.final_head();
+        let mut stream = EventStream::new(connection, &head);
+        assert_eq!(stream.message().json()["method"], "notifications/subscriptions/acknowledged");
+        stream
+    });
     assert_eq!(publish("alice"), (200, Some(2)));
     assert_eq!(publish("bob"), (200, Some(1)));
     assert_eq!(publish("carol"), (200, Some(0)));
+    for stream in &mut listeners {
+        assert_eq!(stream.message().json()["method"], "notifications/tools/list_changed");
+        stream.stays_silent();
+    }
     drop(sessions);
 }
 

@@ -4,7 +4,7 @@
 use super::{
     raise_open_files,
     server::Server,
-    session::{Session, post},
+    session::{Session, stateless},
     until,
     wire::{Connection, Leave},
 };
@@ -61,7 +61,7 @@ fn a_client_that_closes_its_connection_cancels_its_request() {
             ("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), LISTENING),
         ] {
             let mut connection = server.connect();
-            connection.send(stateless(method, params));
+            connection.send(stateless(method, params, &[]));
             until("the request is held", || held_count(&server, held) == 1);
             connection.leave(how);
             until("nobody works for a client that is gone", || held_count(&server, held) == 0);
@@ -89,24 +89,12 @@ const IN_FLIGHT: &str = "moorline_calls_in_flight";
 /// A slow call whose client takes nothing but JSON.
 fn for_json(seconds: u32) -> Vec<u8> {
     let arguments = json!({ "seconds": seconds, "steps": 1 });
-    let call = stateless("tools/call", json!({ "name": "slow", "arguments": arguments }));
+    let call = stateless("tools/call", json!({ "name": "slow", "arguments": arguments }), &[]);
     let call = String::from_utf8(call).expect("is text");
     call.replace("application/json, text/event-stream", "application/json").into_bytes()
 }
 
 const LISTENING: &str = r#"moorline_streams_held{shard="0",kind="listen"}"#;
-
-/// The bytes of a request without a session.
-fn stateless(method: &str, mut params: serde_json::Value) -> Vec<u8> {
-    const REVISION: &str = "2026-07-28";
-    let name = params["name"].as_str().unwrap_or_default().to_owned();
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": REVISION,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    post(&message, &[("MCP-Protocol-Version", REVISION), ("Mcp-Method", method), ("Mcp-Name", &name)])
-}
 
 /// Waits until no thread of the server runs or has run for a while.
 fn rest(server: &Server) {

@@ -6,6 +6,7 @@ use super::{
     PATIENCE,
     auth::{INITIALIZE, PING, Tokens, bearer, listen, open, ping, send},
     server::Server,
+    session::echo_call,
     until,
     wire::{Chunk, Connection, Leave},
 };
@@ -217,6 +218,8 @@ fn every_refusal_is_readable_to_allowed_origins_and_to_no_others() {
         "8KiB",
         "--max-connections-per-principal",
         "9",
+        "--max-sessions",
+        "10",
     ];
     let guarded = Guarded::start(&flags);
     let bob = bearer(&guarded.bob);
@@ -229,14 +232,24 @@ fn every_refusal_is_readable_to_allowed_origins_and_to_no_others() {
         })
         .collect();
     let dead = format!("{bob}Mcp-Session-Id: dead\r\n");
+    let alice = bearer(&guarded.alice);
+    let other_than = |usual: &str, wanted: &str| {
+        let text = String::from_utf8(post("/mcp", &alice, INITIALIZE)).expect("text");
+        assert!(text.contains(usual));
+        text.replace(usual, wanted).into_bytes()
+    };
     for (request, expected) in [
         (post("/mcp", "", INITIALIZE), 401),
         (post("/elsewhere", &bob, INITIALIZE), 404),
         (post("/mcp", &dead, PING), 404),
         (post("/mcp", &bob, INITIALIZE), 429),
-        (post("/mcp", &bearer(&guarded.alice), "{"), 400),
-        (post("/mcp", &bearer(&guarded.alice), &huge), 413),
-        (bytes_of("PUT", &bearer(&guarded.alice)), 405),
+        (post("/mcp", &alice, INITIALIZE), 503),
+        (post("/mcp", &alice, "{"), 400),
+        (post("/mcp", &alice, &huge), 413),
+        (bytes_of("PUT", &alice), 405),
+        (other_than("Accept: application/json, text/event-stream", "Accept: text/html"), 406),
+        (other_than("Content-Type: application/json", "Content-Type: text/plain"), 415),
+        (other_than("HTTP/1.1\r\n", "HTTP/1.1\r\nExpect: a-miracle\r\n"), 417),
     ] {
         for (origin, allowed) in [("https://app.example", true), ("https://evil.example", false)] {
             let mut connection = guarded.server.connect();
@@ -250,6 +263,37 @@ fn every_refusal_is_readable_to_allowed_origins_and_to_no_others() {
         }
     }
     drop(held);
+    guarded.assert_unharmed();
+}
+
+/// Whoever sends large bodies and never ends them has its share of memory, and no more.
+#[test]
+fn bodies_that_never_end_leave_room_for_others() {
+    let flags = ["--memory-limit", "16MiB", "--max-body", "4MiB"];
+    let guarded = Guarded::start(&flags);
+    let bobs = open(&guarded.server, &guarded.bob) + &bearer(&guarded.bob);
+    let length = 3 * 1024 * 1024;
+    let part = "x".repeat(1_900 * 1024);
+    let mut stalled: Vec<_> = (0..8)
+        .map(|_| {
+            let mut connection = guarded.server.connect();
+            let head = post("/mcp", &bobs, "");
+            let head =
+                String::from_utf8(head).expect("text").replace("Length: 0", &format!("Length: {length}"));
+            connection.send(head);
+            connection.send_unheard(part.as_bytes());
+            connection
+        })
+        .collect();
+    until("no more than two of them are in his share, and the others refused on their way", || {
+        stalled.retain_mut(|connection| !connection.arrived().starts_with(b"HTTP/1.1 429 "));
+        stalled.len() <= 2
+    });
+    assert_eq!(send(&mut guarded.server.connect(), "POST", &bobs, PING).status(), 200);
+    let alices = guarded.session.clone() + &bearer(&guarded.alice);
+    let call = echo_call(7.into(), &"y".repeat(length)).to_string();
+    assert_eq!(send(&mut guarded.server.connect(), "POST", &alices, &call).status(), 200);
+    drop(stalled);
     guarded.assert_unharmed();
 }
 

@@ -272,3 +272,16 @@ pub(crate) fn request(method: &str, fields: &[(&str, &str)], body: &str) -> Vec<
     bytes.push_str(body);
     bytes.into_bytes()
 }
+
+/// The bytes of a request of 2026-07-28, which has no session, with more fields.
+pub(crate) fn stateless(method: &str, mut params: Value, fields: &[(&str, &str)]) -> Vec<u8> {
+    const REVISION: &str = "2026-07-28";
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let own = [("MCP-Protocol-Version", REVISION), ("Mcp-Method", method), ("Mcp-Name", &name)];
+    post(&message, &[&own, fields].concat())
+}

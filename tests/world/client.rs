@@ -177,6 +177,12 @@ impl World {
 
     pub fn open_on(&mut self, shard: usize, revision: &str) -> ClientId {
         let client = self.connect_to(shard);
+        self.shake_hands(client, revision);
+        client
+    }
+
+    /// Gives a connection a session of that revision.
+    pub fn shake_hands(&mut self, client: ClientId, revision: &str) {
         self.clients[client.0].initializing = true;
         self.post(client, &World::initialize_body(revision));
         let response = self.response(client);
@@ -184,7 +190,6 @@ impl World {
         self.clients[client.0].session = response.field("mcp-session-id").map(str::to_owned);
         self.post(client, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         assert_eq!(self.response(client).status, 202);
-        client
     }
 
     /// Another connection in the same session.
