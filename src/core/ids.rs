@@ -212,16 +212,23 @@ fn write_hex(out: &mut [u8], mut value: u128) {
     }
 }
 
+/// The value of each lower-case hexadecimal digit; what is none has a value that no digit has.
+static NIBBLES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[HEX_ALPHABET[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
+
 /// Lower-case hexadecimal of at most 32 digits.
 fn parse_hex(digits: &[u8]) -> Option<u128> {
-    digits.iter().try_fold(0, |value: u128, &digit| {
-        let nibble = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        Some(value << 4 | u128::from(nibble))
-    })
+    let nibbles = digits.iter().map(|&digit| NIBBLES[usize::from(digit)]);
+    let (value, all) =
+        nibbles.fold((0, 0), |(value, all), nibble| (value << 4 | u128::from(nibble), all | nibble));
+    (all < 16).then_some(value)
 }
 
 /// A decimal number as [`itoa`] writes it: no sign, no leading zero, no overflow.

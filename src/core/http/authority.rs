@@ -48,8 +48,9 @@ impl<'a> Authority<'a> {
 
 /// Splits at the colon before the port, which is never one of those inside brackets.
 fn split_port(text: &str) -> Option<(&str, &str)> {
+    let place_of = |wanted| text.bytes().position(|byte| byte == wanted);
     let host_end =
-        if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
+        if text.starts_with('[') { place_of(b']')? + 1 } else { place_of(b':').unwrap_or(text.len()) };
     let (host, rest) = text.split_at(host_end);
     match rest {
         "" => Some((host, "")),

@@ -69,10 +69,9 @@ pub enum ContentType {
 impl ContentType {
     /// Parses a `Content-Type` value.
     pub(crate) fn parse(value: &[u8]) -> Self {
-        match media_type(value) {
-            essence if essence.eq_ignore_ascii_case(b"application/json") => ContentType::Json,
-            _ => ContentType::Other,
-        }
+        const JSON: &[u8] = b"application/json";
+        let is_json = value == JSON || media_type(value).eq_ignore_ascii_case(JSON);
+        if is_json { ContentType::Json } else { ContentType::Other }
     }
 }
 
@@ -96,6 +95,9 @@ impl Coding {
         }
     }
 }
+
+/// What nearly every client of this protocol sends: known without being taken apart.
+const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 /// Gathers all `Accept` fields of a head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,6 +143,15 @@ enum Verdict {
 impl AcceptFields {
     /// Takes one `Accept` value.
     pub(crate) fn take(&mut self, value: &[u8]) {
+        if value == USUAL_ACCEPT {
+            let exact = Preference { specificity: Specificity::Exact, verdict: Verdict::Accepted };
+            *self = AcceptFields {
+                ranges: Ranges::Present,
+                json: self.json.max(exact),
+                sse: self.sse.max(exact),
+            };
+            return;
+        }
         for range in elements(value) {
             self.ranges = Ranges::Present;
             let (essence, verdict) = (media_type(range), weight(range));
@@ -312,6 +323,10 @@ mod tests {
             (&[""], Accept::Both),
             (&["application/json, text/event-stream"], Accept::Both),
             (&["application/json", "text/event-stream"], Accept::Both),
+            (&["application/json, text/event-stream", "*/*;q=0"], Accept::Both),
+            (&["application/json;q=0", "application/json, text/event-stream"], Accept::Both),
+            (&["application/json, text/event-stream", "text/event-stream;q=0"], Accept::Both),
+            (&["application/json, text/event-streams"], Accept::JsonOnly),
             (&["APPLICATION/JSON;charset=utf-8 , Text/Event-Stream"], Accept::Both),
             (&["*/*"], Accept::Both),
             (&["application/*, text/*"], Accept::Both),

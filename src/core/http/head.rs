@@ -375,31 +375,39 @@ enum Field {
 impl Field {
     /// The field of that name in any case, if it means something. Lengths tell most of them apart.
     fn of(name: &str) -> Option<Field> {
-        let candidates: &[(&str, Field)] = match name.len() {
-            4 => &[("host", Field::Host)],
-            6 => &[("accept", Field::Accept), ("origin", Field::Origin), ("expect", Field::Expect)],
-            8 => &[("mcp-name", Field::McpName)],
-            10 => &[("connection", Field::Connection), ("mcp-method", Field::McpMethod)],
-            12 => &[("content-type", Field::ContentType)],
-            13 => &[("authorization", Field::Authorization), ("last-event-id", Field::LastEventId)],
-            14 => &[("content-length", Field::ContentLength), ("mcp-session-id", Field::SessionId)],
-            16 => &[("content-encoding", Field::ContentEncoding)],
-            17 => &[("transfer-encoding", Field::TransferEncoding)],
-            20 => &[("mcp-protocol-version", Field::ProtocolVersion)],
-            29 => &[("access-control-request-method", Field::RequestMethod)],
-            30 => &[("access-control-request-headers", Field::RequestHeaders)],
-            _ => &[],
+        let name = name.as_bytes();
+        let field = match name.len() {
+            4 if is_named(name, b"host") => Field::Host,
+            6 if is_named(name, b"accept") => Field::Accept,
+            6 if is_named(name, b"origin") => Field::Origin,
+            6 if is_named(name, b"expect") => Field::Expect,
+            8 if is_named(name, b"mcp-name") => Field::McpName,
+            10 if is_named(name, b"connection") => Field::Connection,
+            10 if is_named(name, b"mcp-method") => Field::McpMethod,
+            12 if is_named(name, b"content-type") => Field::ContentType,
+            13 if is_named(name, b"authorization") => Field::Authorization,
+            13 if is_named(name, b"last-event-id") => Field::LastEventId,
+            14 if is_named(name, b"content-length") => Field::ContentLength,
+            14 if is_named(name, b"mcp-session-id") => Field::SessionId,
+            16 if is_named(name, b"content-encoding") => Field::ContentEncoding,
+            17 if is_named(name, b"transfer-encoding") => Field::TransferEncoding,
+            20 if is_named(name, b"mcp-protocol-version") => Field::ProtocolVersion,
+            29 if is_named(name, b"access-control-request-method") => Field::RequestMethod,
+            30 if is_named(name, b"access-control-request-headers") => Field::RequestHeaders,
+            _ => return None,
         };
-        candidates.iter().find(|(known, _)| is_named(known, name)).map(|&(_, field)| field)
+        Some(field)
     }
 }
 
-/// Whether a field name is `known` in any case. Both are as long, `known` is of small letters and hyphens, and
-/// `name` is a token, in which only a letter or hyphen becomes one of these by its case bit. Without branches, so that
-/// it is done several bytes at a time.
-fn is_named(known: &str, name: &str) -> bool {
-    let differences = known.bytes().zip(name.bytes()).map(|(known, byte)| known ^ (byte | 0x20));
-    differences.fold(0, |any, difference| any | difference) == 0
+/// Whether a field name is `known` in any case. `known` is of small letters and hyphens, and `name` is a token, in which
+/// only a letter or hyphen becomes one of these by its case bit. Of a known length and without branches, so that it is done
+/// many bytes at a time.
+fn is_named<const LEN: usize>(name: &[u8], known: &[u8; LEN]) -> bool {
+    <&[u8; LEN]>::try_from(name).is_ok_and(|name| {
+        let differences = name.iter().zip(known).map(|(byte, known)| (byte | 0x20) ^ known);
+        differences.fold(0, |any, difference| any | difference) == 0
+    })
 }
 
 impl<'a> Draft<'a> {
