@@ -99,7 +99,7 @@ pub(crate) const LINES: &[Line] = &[
         name: "large-calls",
         sides: (SERVER, Side::Bare(&["15000", "large"])),
         load: large_calls,
-        figures: PER_CALL,
+        figures: PER_CALL_FREE,
     },
     Line {
         name: "set-ups",
