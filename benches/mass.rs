@@ -52,7 +52,7 @@ fn print(size: usize, turns: usize, rig: &mut Rig, caller: &Client) {
     );
 }
 
-/// One turn, at the pace at which expiries keep up with a million streams.
+/// One turn, each millisecond: a little less often than a million streams would need for their expiries to keep up.
 fn turn(rig: &mut Rig, caller: &Client, request: &[u8]) -> Duration {
     rig.now.ms += 1;
     let start = Instant::now();
