@@ -2,7 +2,7 @@
 
 use super::Config;
 use crate::{
-    core::quotas::{Loopback, Quota, Quotas},
+    core::quotas::{Loopback, Quota, Quotas, kib_of},
     limits::{BAD_TOKEN_RATE_MAX, CLIENT_SHARE, CLIENT_SHARE_MIN, SESSION_RATE_MAX},
     units::ByteSize,
 };
@@ -29,19 +29,32 @@ pub struct QuotaConfig {
 impl QuotaConfig {
     /// What the shards are told.
     pub(super) fn quotas(&self, config: &Config) -> Quotas {
+        let loopback = |given: Option<usize>| match given {
+            Some(_) => Loopback::Counted,
+            None => Loopback::Exempt,
+        };
         let quota = |given: Option<usize>, share: usize| Quota {
             max: u32::try_from(given.unwrap_or(share)).unwrap_or(u32::MAX),
-            loopback: if given.is_some() { Loopback::Counted } else { Loopback::Exempt },
+            loopback: loopback(given),
         };
         Quotas {
             connections: quota(self.connections, share_of(config.connections_max)),
             principal_connections: quota(self.principal_connections, share_of(config.connections_max)),
             sessions: quota(self.sessions, share_of(config.sessions_max)),
             streams: quota(self.streams, share_of(config.sessions_max)),
-            body_kib: quota(self.body_bytes.map(kib_of), body_share_of(config).map_or(usize::MAX, kib_of)),
+            body_kib: Quota {
+                max: self.body_bytes_max(config).map_or(u32::MAX, kib_of),
+                loopback: loopback(self.body_bytes),
+            },
             session_rate: quota(self.session_rate, SESSION_RATE_MAX),
             bad_token_rate: quota(self.bad_token_rate, BAD_TOKEN_RATE_MAX),
         }
+    }
+
+    /// What was given, or a share of the memory limit, if there is one, with room for the largest body.
+    fn body_bytes_max(&self, config: &Config) -> Option<usize> {
+        let share = |limit: usize| (limit / CLIENT_SHARE).max(config.body_bytes_max);
+        self.body_bytes.or_else(|| config.memory_bytes_max.map(share))
     }
 
     /// Every setting by the name of its flag.
@@ -49,13 +62,15 @@ impl QuotaConfig {
         let quotas = self.quotas(config);
         let number = |quota: Quota| quota.max.to_string();
         let size = |bytes| ByteSize(bytes).to_string();
-        let body_bytes = self.body_bytes.or_else(|| body_share_of(config));
         vec![
             ("max-connections-per-address", number(quotas.connections)),
             ("max-connections-per-principal", number(quotas.principal_connections)),
             ("max-sessions-per-client", number(quotas.sessions)),
             ("max-streams-per-client", number(quotas.streams)),
-            ("max-body-memory-per-client", body_bytes.map_or_else(|| "none".to_owned(), size)),
+            (
+                "max-body-memory-per-client",
+                self.body_bytes_max(config).map_or_else(|| "none".to_owned(), size),
+            ),
             ("max-session-rate", number(quotas.session_rate)),
             ("max-bad-token-rate", number(quotas.bad_token_rate)),
         ]
@@ -64,16 +79,6 @@ impl QuotaConfig {
 
 fn share_of(max: usize) -> usize {
     (max / CLIENT_SHARE).max(CLIENT_SHARE_MIN).min(max)
-}
-
-/// Of the memory limit, if there is one, but room for the largest body.
-fn body_share_of(config: &Config) -> Option<usize> {
-    config.memory_bytes_max.map(|limit| (limit / CLIENT_SHARE).max(config.body_bytes_max))
-}
-
-/// As accounts count bodies.
-fn kib_of(bytes: usize) -> usize {
-    bytes.div_ceil(1024)
 }
 
 #[cfg(test)]
@@ -100,7 +105,7 @@ mod tests {
             let config = Config { memory_bytes_max: limit, ..Config::for_machine(&machine) };
             QuotaConfig { body_bytes: given, ..QuotaConfig::default() }.quotas(&config).body_kib
         };
-        let body_kib = u32::try_from(kib_of(Config::for_machine(&machine).body_bytes_max)).expect("few");
+        let body_kib = kib_of(Config::for_machine(&machine).body_bytes_max);
         assert_eq!(share(None, None).max, u32::MAX);
         assert_eq!(share(Some(1 << 30), None), Quota { max: 1 << 16, loopback: Loopback::Exempt });
         assert_eq!(share(Some(1 << 20), None).max, body_kib);

@@ -155,7 +155,7 @@ impl Shard {
             return self.refuse(conn, reply, &refusal, now);
         }
         // Where it was read it is counted no longer.
-        let mut charge = self.charge(0);
+        let mut charge = self.charge();
         if let Err(refusal) = self.raise_charge(conn, &mut charge, body.len()) {
             return self.refuse(conn, reply, &refusal, now);
         }

@@ -15,6 +15,7 @@ use super::{
     census::Census,
     http::{Framing, Refusal},
     ledger::{Account, Item},
+    quotas::kib_of,
     shard::Shard,
     table::ConnSlot,
 };
@@ -71,12 +72,6 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    fn new(meter: &Rc<Meter>, bytes: usize) -> Self {
-        let mut charge = Charge { bytes: 0, account: None, meter: Rc::clone(meter) };
-        charge.raise_to(bytes);
-        charge
-    }
-
     /// The same once more, for whoever holds on to the bytes.
     pub(super) fn again(&self) -> Self {
         if let Some(account) = self.account {
@@ -84,9 +79,8 @@ impl Charge {
             // They are there, whatever the client may have.
             let _ = ledger.enter_many_in(account, Item::BodyKib, self.kib(), u32::MAX);
         }
-        let mut again = Charge::new(&self.meter, self.bytes());
-        again.account = self.account;
-        again
+        self.meter.add(self.bytes());
+        Charge { meter: Rc::clone(&self.meter), ..*self }
     }
 
     fn bytes(&self) -> usize {
@@ -113,11 +107,6 @@ impl Drop for Charge {
             self.meter.census.ledger().leave_many(account, Item::BodyKib, self.kib());
         }
     }
-}
-
-/// A body's size as accounts count it.
-fn kib_of(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
 impl Shard {
@@ -155,7 +144,7 @@ impl Shard {
         if bytes > SMALL_BODY_BYTES {
             self.check_memory_for(bytes)?;
         }
-        Ok(self.charge(0))
+        Ok(self.charge())
     }
 
     /// A body that comes on this connection has come to this many bytes.
@@ -176,8 +165,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Counts bytes that are there already.
-    pub(super) fn charge(&self, bytes: usize) -> Charge {
-        Charge::new(&self.meter, bytes)
+    /// Counts nothing yet.
+    pub(super) fn charge(&self) -> Charge {
+        Charge { bytes: 0, account: None, meter: Rc::clone(&self.meter) }
     }
 }

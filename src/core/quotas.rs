@@ -2,7 +2,7 @@
 //!
 //! Owns no state: accounts are in the [`ledger`](super::ledger), the bounds in the configuration. A client that is over
 //! its share is refused with 429 and `Retry-After`; where the whole process has no room left it is 503. Neither comes in
-//! the place of a session's 404, nor of a request in a session that is open.
+//! the place of a session's 404; of a request in a session that is open only if its body is large.
 
 use super::{
     http::{Refusal, Status},
@@ -103,6 +103,11 @@ impl Quota {
     }
 }
 
+/// The size of a body in the unit of [`Quotas::body_kib`].
+pub(crate) fn kib_of(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
 /// Where a connection comes from, as far as anybody counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
@@ -161,8 +166,13 @@ impl Shard {
 
     /// The 429 of a connection too many, which ends it.
     pub(super) fn refuse_arrival(&mut self) -> Refusal {
+        self.refuse_over(Over::Connections).closing()
+    }
+
+    /// The 429 of a client that has enough of something.
+    fn refuse_over(&mut self, over: Over) -> Refusal {
         self.counters.clients_over_quota += 1;
-        Over::Connections.refusal().closing()
+        over.refusal()
     }
 
     /// Whether the address of this connection has sent too many bad tokens. Now and then it has not, whatever it sent: so
@@ -215,10 +225,7 @@ impl Shard {
             }
             Ok(Some(account))
         });
-        outcome.map_err(|over| {
-            self.counters.clients_over_quota += 1;
-            over.refusal()
-        })
+        outcome.map_err(|over| self.refuse_over(over))
     }
 
     /// Counts so many `item`s of whoever is at this connection, if anybody counts.
@@ -270,8 +277,7 @@ impl Shard {
         if self.census.ledger().count(account, Item::Stream) < max {
             return Ok(());
         }
-        self.counters.clients_over_quota += 1;
-        Err(Over::Streams.refusal())
+        Err(self.refuse_over(Over::Streams))
     }
 
     /// A GET stream of this session is attached.
@@ -289,10 +295,7 @@ impl Shard {
     pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Option<Account>, Refusal> {
         self.check_memory()?;
         let entered = self.enter_client(conn, Item::Stream, 1, |quotas| quotas.streams);
-        entered.map_err(|Full| {
-            self.counters.clients_over_quota += 1;
-            Over::Streams.refusal()
-        })
+        entered.map_err(|Full| self.refuse_over(Over::Streams))
     }
 
     /// A listen stream counted in this account is no more.
@@ -324,10 +327,7 @@ impl Shard {
             }
             None => Ok(None),
         };
-        entered.map_err(|Full| {
-            self.counters.clients_over_quota += 1;
-            Over::Bodies.refusal()
-        })
+        entered.map_err(|Full| self.refuse_over(Over::Bodies))
     }
 
     /// It is attached no longer.
