@@ -543,6 +543,7 @@ impl Play {
             assert_eq!(shard.population(), Default::default(), "something is left of what is gone");
         }
         assert_eq!((self.world.census.connections(), self.world.census.sessions()), (0, 0));
+        assert_eq!(self.world.census.ledger().accounts(), 0, "nobody has anything");
         let begun: u64 = self.world.shards.iter().map(|shard| shard.counters().sessions).sum();
         assert_eq!(self.world.ended.len() as u64, begun, "the backend is told of every end");
         self.world.shards.iter().map(|shard| shard.counters().clone()).collect()

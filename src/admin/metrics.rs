@@ -77,6 +77,8 @@ impl Page<'_> {
         self.gauge("moorline_sessions_active", "Sessions.", |held| held.sessions);
         self.gauge("moorline_calls_in_flight", "Calls the backend works on.", Population::calls_in_flight);
         self.gauge("moorline_timers_armed", "Timers in the wheel.", |held| held.timers);
+        let help = "Bytes of bodies, until their calls have ended, and of replies kept for replay.";
+        self.gauge("moorline_held_bytes", help, |held| held.held_bytes);
         self.streams();
     }
 
@@ -188,8 +190,16 @@ mod tests {
             CoreCounters { comments: 7, comments_late_ms: 1_500, sessions: 3, ..CoreCounters::default() };
         let attached =
             Attached { listeners: 4, fallen_through: 1, requests: 2, exchanges: 1, listens: 3, carriers: 5 };
-        let population =
-            Population { conns: 9, sessions: 3, streams: 10, attached, calls: 2, exchanges: 4, timers: 12 };
+        let population = Population {
+            conns: 9,
+            sessions: 3,
+            streams: 10,
+            attached,
+            calls: 2,
+            exchanges: 4,
+            timers: 12,
+            held_bytes: 70_000,
+        };
         let shell = ShellCounters { turns: 1_000, ..ShellCounters::default() };
         let process = Process { resident_bytes: Some(4_096), cpu_s: 1.5 };
         let facts = Facts { is_ready: true, uptime_s: 61, process };

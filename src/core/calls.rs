@@ -118,7 +118,7 @@ pub(super) struct Incoming {
 
 impl Shard {
     /// A POST's body is whole: acts on its messages.
-    pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &Request, body: &Bytes, now: Now) {
+    pub(super) fn dispatch(&mut self, conn: ConnSlot, request: &mut Request, body: &Bytes, now: Now) {
         if let Err(refusal) = self.still_in(conn, now) {
             return self.refuse(conn, &request.reply, &refusal, now);
         }
@@ -127,7 +127,7 @@ impl Shard {
             return self.dispatch_carried(conn, request, body, parsed, now);
         }
         if Era::of(&request.named, &parsed) == Era::Stateless {
-            let (reply, named, charge) = (&request.reply, &request.named, request.charge.as_ref());
+            let (charge, reply, named) = (request.charge.take(), &request.reply, &request.named);
             let asked = Asked { reply, forms: request.forms, named, body, charge };
             return self.dispatch_stateless(conn, asked, parsed, now);
         }
@@ -157,7 +157,7 @@ impl Shard {
     fn dispatch_message(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         body: &Bytes,
         message: Message<'_>,
         now: Now,
@@ -192,7 +192,7 @@ impl Shard {
     fn dispatch_batch(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         body: &Bytes,
         messages: Vec<Result<Message<'_>, EnvelopeError<'_>>>,
         now: Now,
@@ -232,7 +232,7 @@ impl Shard {
     fn initialize(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         id: Bytes,
         params: Option<&RawValue>,
         body: &Bytes,
@@ -406,7 +406,7 @@ impl Shard {
         &mut self,
         conn: ConnSlot,
         session: SessionSlot,
-        request: &Request,
+        request: &mut Request,
         kind: PostKind,
     ) -> PostSlot {
         let facts = request.reply.clone();
@@ -419,7 +419,7 @@ impl Shard {
             calls: 1,
             late_ms: u64::MAX,
             timer: None,
-            _charge: request.charge.as_ref().map(Charge::again),
+            _charge: request.charge.take(),
         });
         self.conns[conn].state = State::Waiting(post);
         post
@@ -429,7 +429,7 @@ impl Shard {
     pub(super) fn begin_carried_post(
         &mut self,
         session: SessionSlot,
-        request: &Request,
+        request: &mut Request,
         kind: PostKind,
     ) -> PostSlot {
         self.posts.insert(Post {
@@ -440,7 +440,7 @@ impl Shard {
             calls: 1,
             late_ms: u64::MAX,
             timer: None,
-            _charge: request.charge.as_ref().map(Charge::again),
+            _charge: request.charge.take(),
         })
     }
 

@@ -235,7 +235,7 @@ impl Shard {
         let key = self.conn_key(conn);
         if let Some(request) = request {
             self.counters.requests += 1;
-            self.dispatch_read(conn, &request, now);
+            self.dispatch_read(conn, *request, now);
         }
         self.process(conn, now);
         drop(self.spent_input(conn));
@@ -459,7 +459,7 @@ impl Shard {
             self.conns[conn].state = State::Body(request);
             return Step::Wait;
         }
-        self.body_decoded(conn, &request, progress, now)
+        self.body_decoded(conn, &mut request, progress, now)
     }
 
     /// Decodes what has arrived of a body, and counts it; `Some` when it is whole.
@@ -470,8 +470,11 @@ impl Shard {
         input: &mut BytesMut,
     ) -> Result<Option<Bytes>, Refusal> {
         let body = request.decode(input)?;
-        // What is not decoded yet waits for more of the same body.
-        let bytes = body.as_ref().map_or(request.body_bytes() + input.len(), Bytes::len);
+        let bytes = match &body {
+            Some(body) => body.len(),
+            // What is not decoded yet waits for more of the same body. Framing among it is no body.
+            None => (request.body_bytes() + input.len()).min(self.config.body_bytes_max),
+        };
         if let Some(charge) = &mut request.charge {
             self.raise_charge(conn, charge, bytes).map_err(Refusal::closing)?;
         }
@@ -482,7 +485,7 @@ impl Shard {
     pub(super) fn body_decoded(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         progress: Result<Option<Bytes>, Refusal>,
         now: Now,
     ) -> Step {
@@ -804,8 +807,10 @@ impl Shard {
         let (entry, config) = (&self.conns[conn], &self.config);
         let allowed_ms = match entry.state {
             State::Closing(Ending::Orderly) => limits::LINGER_MS,
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => return None,
+            State::Closing(Ending::Gone | Ending::Cut) => return None,
             _ if entry.has_output() => config.write_timeout_ms,
+            // It waits for the peer to take what was written.
+            State::Moving(..) => config.write_timeout_ms,
             State::Idle if entry.age == Age::Used => config.idle_timeout_ms,
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
@@ -866,11 +871,9 @@ impl Shard {
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
             State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
-            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => {}
-            _ if self.conns[conn].has_output() => {
-                self.counters.connections_stalled += 1;
-                self.close_conn(conn, Ending::Cut);
-            }
+            State::Closing(Ending::Gone | Ending::Cut) => {}
+            State::Moving(..) => self.cut_stalled(conn),
+            _ if self.conns[conn].has_output() => self.cut_stalled(conn),
             State::Idle => self.close_conn(conn, Ending::Gone),
             State::Head => {
                 self.time_out(conn, Refusal::timeout("the request's head did not arrive in time"), now)
@@ -895,6 +898,12 @@ impl Shard {
             State::Exchanging(_) | State::Carrying(_) => self.comment_due(conn, deadline_ms, now),
             State::Waiting(_) | State::Flushing(_) => {}
         }
+    }
+
+    /// The peer has taken nothing for too long.
+    fn cut_stalled(&mut self, conn: ConnSlot) {
+        self.counters.connections_stalled += 1;
+        self.close_conn(conn, Ending::Cut);
     }
 
     fn time_out(&mut self, conn: ConnSlot, refusal: Refusal, now: Now) {
@@ -942,6 +951,7 @@ impl Shard {
     /// What arrived so far is known: evidence for what is or was written here, for which something may have waited.
     pub(super) fn conn_measured(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
+        self.note_arrival(conn, offset, now);
         self.settle_arrived(conn, offset, now);
         match self.conns[conn].state {
             State::Streaming(stream) => self.stream_measured(stream, offset, now),

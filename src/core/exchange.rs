@@ -100,14 +100,13 @@ impl Exchange {
 }
 
 /// A POST without a session whose body is whole.
-#[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) reply: &'a ReplyFacts,
     pub(super) forms: Forms,
     pub(super) named: &'a Named,
     pub(super) body: &'a Bytes,
     /// What the body is counted as.
-    pub(super) charge: Option<&'a Charge>,
+    pub(super) charge: Option<Charge>,
 }
 
 /// What a POST without a session leads to.
@@ -131,10 +130,10 @@ impl Shard {
         now: Now,
     ) {
         let id = id_to_echo(&parsed);
-        match self.judge_body(conn, asked, parsed) {
+        match self.judge_body(conn, &asked, parsed) {
             Ok(Verdict::Taken) => self.reply_empty(conn, asked.reply, Status::Accepted, now),
             Ok(Verdict::Elsewhere(shard)) => {
-                self.move_conn(conn, shard, Some(Box::new(asked.to_owned())), now)
+                self.move_conn(conn, shard, Some(Box::new(asked.into_owned())), now)
             }
             Ok(Verdict::Request(message, claims)) => self.begin_exchange(conn, asked, message, claims, now),
             Err((status, error)) => {
@@ -144,29 +143,25 @@ impl Shard {
     }
 
     /// Acts on a request that another shard has read.
-    pub(super) fn dispatch_read(&mut self, conn: ConnSlot, request: &ReadRequest, now: Now) {
-        let ReadRequest { reply, forms, named, body } = request;
+    pub(super) fn dispatch_read(&mut self, conn: ConnSlot, request: ReadRequest, now: Now) {
+        let ReadRequest { reply, forms, named, body, charge } = request;
         let refusal = match self.let_read_in(conn, named.authorization(), now) {
             Ok(Arrival::Within) => None,
             Ok(Arrival::Beyond) => Some(self.refuse_arrival()),
             Err(denied) => Some(denied),
         };
         if let Some(refusal) = refusal {
-            return self.refuse(conn, reply, &refusal, now);
+            return self.refuse(conn, &reply, &refusal, now);
         }
-        // Where it was read it is counted no longer.
-        let mut charge = self.charge();
-        if let Err(refusal) = self.raise_charge(conn, &mut charge, body.len()) {
-            return self.refuse(conn, reply, &refusal, now);
-        }
-        let asked = Asked { reply, forms: *forms, named, body, charge: Some(&charge) };
-        self.dispatch_stateless(conn, asked, jsonrpc::parse(body), now);
+        let charge = charge.map(|charge| self.receive_charge(charge));
+        let asked = Asked { reply: &reply, forms, named: &named, body: &body, charge };
+        self.dispatch_stateless(conn, asked, jsonrpc::parse(&body), now);
     }
 
     fn judge_body<'a>(
         &self,
         conn: ConnSlot,
-        asked: Asked<'a>,
+        asked: &Asked<'a>,
         parsed: Result<Body<'a>, EnvelopeError<'a>>,
     ) -> Result<Verdict<'a>, Fault> {
         let message = match parsed {
@@ -239,7 +234,7 @@ impl Shard {
             timer: None,
             phase: Phase::Undecided(asked.reply.clone(), asked.forms),
             account,
-            charge: asked.charge.map(Charge::again),
+            charge: asked.charge,
         });
         self.conns[conn].state = State::Exchanging(exchange);
         self.counters.exchanges += 1;
@@ -272,7 +267,7 @@ impl Shard {
         }
         match purpose {
             Purpose::Answer => Ok(None),
-            Purpose::Listen => self.enter_listen(conn),
+            Purpose::Listen => self.enter_listen(conn).map(Some),
         }
     }
 
@@ -286,12 +281,13 @@ impl Shard {
 }
 
 impl Asked<'_> {
-    fn to_owned(self) -> ReadRequest {
+    fn into_owned(self) -> ReadRequest {
         ReadRequest {
             reply: self.reply.clone(),
             forms: self.forms,
             named: self.named.clone(),
             body: self.body.clone(),
+            charge: self.charge.map(Charge::depart),
         }
     }
 }

@@ -148,7 +148,7 @@ impl Shard {
     pub(super) fn dispatch_carried(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         body: &Bytes,
         parsed: Result<Body<'_>, EnvelopeError<'_>>,
         now: Now,
@@ -161,7 +161,7 @@ impl Shard {
     fn accept_carried(
         &mut self,
         conn: ConnSlot,
-        request: &Request,
+        request: &mut Request,
         body: &Bytes,
         parsed: Result<Body<'_>, EnvelopeError<'_>>,
         now: Now,
@@ -205,7 +205,7 @@ impl Shard {
         &mut self,
         conn: ConnSlot,
         session: SessionSlot,
-        request: &Request,
+        request: &mut Request,
         id: Bytes,
         params: Option<&RawValue>,
         body: &Bytes,

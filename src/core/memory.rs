@@ -9,7 +9,9 @@
 //! is served. A large body has to find room for all that it announces before it is read, but takes it only as it comes: a
 //! mere announcement costs nobody a place. Many who announce at once get in together, and those for whom no room is left
 //! are refused on the way. What one client's large bodies hold together is bounded, too (`--max-body-memory-per-client`), so
-//! that whoever sends much and never ends takes its own share and nobody else's.
+//! that whoever sends much and never ends takes its own share and nobody else's. A body has one charge, which goes where the
+//! body goes: from the request to its call, and to another shard. So it is counted once, always, and asked about only
+//! where it is read.
 
 use super::{
     census::Census,
@@ -45,6 +47,11 @@ impl Meter {
         self.publish();
     }
 
+    /// What is held at present.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
     fn publish(&self) {
         let (bytes, published) = (self.bytes.get(), self.published.get());
         if bytes.abs_diff(published) >= MEMORY_STEP_BYTES {
@@ -61,7 +68,7 @@ impl Meter {
     }
 }
 
-/// Bytes held until this is dropped.
+/// Bytes of a body, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     /// Bodies have at most [`KEPT_BYTES_MAX`](crate::limits::KEPT_BYTES_MAX).
@@ -71,16 +78,22 @@ pub(super) struct Charge {
     meter: Rc<Meter>,
 }
 
+/// A charge between two shards: neither counts it, but the process and its client's account have it until this is dropped.
+#[derive(Debug)]
+pub(super) struct TravellingCharge {
+    bytes: u32,
+    account: Option<Account>,
+    census: Arc<Census>,
+}
+
 impl Charge {
-    /// The same once more, for whoever holds on to the bytes.
-    pub(super) fn again(&self) -> Self {
-        if let Some(account) = self.account {
-            let ledger = self.meter.census.ledger();
-            // They are there, whatever the client may have.
-            let _ = ledger.enter_many_in(account, Item::BodyKib, self.kib(), u32::MAX);
-        }
-        self.meter.add(self.bytes());
-        Charge { meter: Rc::clone(&self.meter), ..*self }
+    /// For another shard to take over.
+    pub(super) fn depart(mut self) -> TravellingCharge {
+        let (bytes, account) = (std::mem::take(&mut self.bytes), self.account.take());
+        let census = Arc::clone(&self.meter.census);
+        census.change_kept(0, bytes as usize);
+        self.meter.remove(bytes as usize);
+        TravellingCharge { bytes, account, census }
     }
 
     fn bytes(&self) -> usize {
@@ -103,9 +116,20 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.meter.remove(self.bytes());
-        if let Some(account) = self.account {
-            self.meter.census.ledger().leave_many(account, Item::BodyKib, self.kib());
-        }
+        leave_bodies(&self.meter.census, self.account, self.bytes());
+    }
+}
+
+impl Drop for TravellingCharge {
+    fn drop(&mut self) {
+        self.census.change_kept(self.bytes as usize, 0);
+        leave_bodies(&self.census, self.account, self.bytes as usize);
+    }
+}
+
+fn leave_bodies(census: &Census, account: Option<Account>, bytes: usize) {
+    if let Some(account) = account {
+        census.ledger().leave_many(account, Item::BodyKib, kib_of(bytes));
     }
 }
 
@@ -159,14 +183,25 @@ impl Shard {
     ) -> Result<(), Refusal> {
         if bytes > charge.bytes() && bytes > SMALL_BODY_BYTES {
             self.check_memory_for(bytes - charge.bytes())?;
-            charge.account = self.enter_body(conn, charge.account, kib_of(bytes) - charge.kib())?;
+            match kib_of(bytes) - charge.kib() {
+                0 => {}
+                kib => charge.account = self.enter_body(conn, charge.account, kib)?,
+            }
         }
         charge.raise_to(bytes);
         Ok(())
     }
 
+    /// Goes on with what another shard has counted: it was let in there, so nobody is asked again.
+    pub(super) fn receive_charge(&self, mut travelling: TravellingCharge) -> Charge {
+        let mut charge = self.charge();
+        charge.raise_to(travelling.bytes as usize);
+        charge.account = travelling.account.take();
+        charge
+    }
+
     /// Counts nothing yet.
-    pub(super) fn charge(&self) -> Charge {
+    fn charge(&self) -> Charge {
         Charge { bytes: 0, account: None, meter: Rc::clone(&self.meter) }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{
     http::{Refusal, Status},
-    ledger::{Account, Act, Client, Full, Item, Pace},
+    ledger::{Account, Act, Client, Full, Item, Ledger, Pace},
     seam::Now,
     shard::Shard,
     table::{ConnSlot, PrincipalSlot, SessionSlot},
@@ -69,13 +69,6 @@ impl Quotas {
     };
 }
 
-impl Quotas {
-    /// Those that are kept in the account of an address or a principal, whichever a client is.
-    fn all(&self) -> [Quota; 6] {
-        [self.connections, self.sessions, self.streams, self.body_kib, self.session_rate, self.bad_token_rate]
-    }
-}
-
 /// Whether a principal may have the connection that it came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
@@ -108,40 +101,41 @@ pub(crate) fn kib_of(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// Where a connection comes from, as far as anybody counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// What it is counted in.
-    account: Option<Account>,
+    account: Account,
     locality: Locality,
 }
 
+impl Source {
+    /// Counts a connection from there in its address's account.
+    pub(crate) fn enter(address: IpAddr, connections: Quota, ledger: &Ledger) -> Result<Self, Full> {
+        let locality =
+            if address.to_canonical().is_loopback() { Locality::Here } else { Locality::Elsewhere };
+        let max = connections.max_for(locality);
+        let account = ledger.enter(Client::Address(address), Item::Connection, max)?;
+        Ok(Source { account, locality })
+    }
+}
+
 /// Whether a peer is on this machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Locality {
     Here,
-    #[default]
     Elsewhere,
 }
 
 impl Shard {
-    /// Counts a connection from there.
+    /// Counts a connection from there. It is counted whether or not there is a bound: there may be one later.
     pub(super) fn enter_source(&self, address: IpAddr) -> Result<Source, Full> {
-        let (client, quotas) = (Client::Address(address), &self.config.quotas);
-        let locality =
-            if address.to_canonical().is_loopback() { Locality::Here } else { Locality::Elsewhere };
-        let counts = quotas.all().iter().any(|quota| quota.counts(locality));
-        let max = quotas.connections.max_for(locality);
-        let account =
-            counts.then(|| self.census.ledger().enter(client, Item::Connection, max)).transpose()?;
-        Ok(Source { account, locality })
+        Source::enter(address, self.config.quotas.connections, self.census.ledger())
     }
 
     /// A connection from there is no more.
     pub(super) fn leave_source(&self, source: Source) {
-        if let Some(account) = source.account {
-            self.census.ledger().leave(account, Item::Connection);
-        }
+        self.census.ledger().leave(source.account, Item::Connection);
     }
 
     /// Counts a connection of this principal, wherever it comes from.
@@ -205,17 +199,16 @@ impl Shard {
     /// In whose name tokens are guessed here, if anybody counts.
     fn guesser(&self, conn: ConnSlot) -> Option<Account> {
         let Source { account, locality } = self.conns[conn].source;
-        account.filter(|_| self.config.quotas.bad_token_rate.counts(locality))
+        self.config.quotas.bad_token_rate.counts(locality).then_some(account)
     }
 
     /// Counts a session of whoever is at this connection.
     ///
     /// # Errors
     /// 429 if they have as many as one client may, or begin them too fast.
-    pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Option<Account>, Refusal> {
+    pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Account, Refusal> {
         let entered = self.enter_client(conn, Item::Session, 1, |quotas| quotas.sessions);
         let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
-            let Some(account) = account else { return Ok(None) };
             let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
             if rate.counts(self.locality(conn))
                 && ledger.pace_in(account, Act::Begin, rate.pace(), now.ms) == Err(Full)
@@ -223,28 +216,30 @@ impl Shard {
                 ledger.leave(account, Item::Session);
                 return Err(Over::Rate);
             }
-            Ok(Some(account))
+            Ok(account)
         });
         outcome.map_err(|over| self.refuse_over(over))
     }
 
-    /// Counts so many `item`s of whoever is at this connection, if anybody counts.
+    /// Counts so many `item`s of whoever is at this connection, whether or not there is a bound.
     fn enter_client(
         &self,
         conn: ConnSlot,
         item: Item,
         many: u32,
         quota: impl Fn(&Quotas) -> Quota,
-    ) -> Result<Option<Account>, Full> {
+    ) -> Result<Account, Full> {
         let (quotas, ledger, locality) = (&self.config.quotas, self.census.ledger(), self.locality(conn));
         let max = quota(quotas).max_for(locality);
-        match (self.principal_of_conn(conn), self.conns[conn].source.account) {
-            (Some(principal), _) if quotas.all().iter().any(|quota| quota.counts(locality)) => {
+        match self.principal_of_conn(conn) {
+            Some(principal) => {
                 let name = self.access.name(principal);
-                ledger.enter_many(Client::Principal(name.name()), item, many, max).map(Some)
+                ledger.enter_many(Client::Principal(name.name()), item, many, max)
             }
-            (None, Some(account)) => ledger.enter_many_in(account, item, many, max).map(|()| Some(account)),
-            (Some(_) | None, _) => Ok(None),
+            None => {
+                let account = self.conns[conn].source.account;
+                ledger.enter_many_in(account, item, many, max).map(|()| account)
+            }
         }
     }
 
@@ -257,10 +252,8 @@ impl Shard {
     }
 
     /// A session counted in this account is no more.
-    pub(super) fn leave_session(&self, account: Option<Account>) {
-        if let Some(account) = account {
-            self.census.ledger().leave(account, Item::Session);
-        }
+    pub(super) fn leave_session(&self, account: Account) {
+        self.census.ledger().leave(account, Item::Session);
     }
 
     /// Whether the client of this session may have one GET stream more.
@@ -270,11 +263,10 @@ impl Shard {
     pub(super) fn check_streams(&mut self, session: SessionSlot, conn: ConnSlot) -> Result<(), Refusal> {
         self.check_memory()?;
         let entry = &self.sessions[session];
-        let Some(account) = entry.account else { return Ok(()) };
         let locality =
             if entry.owner.is_some() { Locality::Elsewhere } else { self.conns[conn].source.locality };
         let max = self.config.quotas.streams.max_for(locality);
-        if self.census.ledger().count(account, Item::Stream) < max {
+        if self.census.ledger().count(entry.account, Item::Stream) < max {
             return Ok(());
         }
         Err(self.refuse_over(Over::Streams))
@@ -282,17 +274,15 @@ impl Shard {
 
     /// A GET stream of this session is attached.
     pub(super) fn enter_stream(&self, session: SessionSlot) {
-        if let Some(account) = self.sessions[session].account {
-            // Whether there is room was asked before; what continues elsewhere is not refused.
-            let _ = self.census.ledger().enter_in(account, Item::Stream, u32::MAX);
-        }
+        // Whether there is room was asked before; what continues elsewhere is not refused.
+        let _ = self.census.ledger().enter_in(self.sessions[session].account, Item::Stream, u32::MAX);
     }
 
     /// Counts a listen stream of whoever is at this connection.
     ///
     /// # Errors
     /// 429 if they have as many streams as one client may, and 503 while memory is short.
-    pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Option<Account>, Refusal> {
+    pub(super) fn enter_listen(&mut self, conn: ConnSlot) -> Result<Account, Refusal> {
         self.check_memory()?;
         let entered = self.enter_client(conn, Item::Stream, 1, |quotas| quotas.streams);
         entered.map_err(|Full| self.refuse_over(Over::Streams))
@@ -323,7 +313,7 @@ impl Shard {
                 self.census.ledger().enter_many_in(account, Item::BodyKib, kib, max).map(|()| Some(account))
             }
             None if quota.counts(locality) => {
-                self.enter_client(conn, Item::BodyKib, kib, |quotas| quotas.body_kib)
+                self.enter_client(conn, Item::BodyKib, kib, |quotas| quotas.body_kib).map(Some)
             }
             None => Ok(None),
         };
@@ -332,9 +322,7 @@ impl Shard {
 
     /// It is attached no longer.
     pub(super) fn leave_stream(&self, session: SessionSlot) {
-        if let Some(account) = self.sessions[session].account {
-            self.census.ledger().leave(account, Item::Stream);
-        }
+        self.census.ledger().leave(self.sessions[session].account, Item::Stream);
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
         reply::CONTINUE_100,
     },
     ids::{EventId, SessionId},
-    memory::Charge,
+    memory::{Charge, TravellingCharge},
     quotas::Arrival,
     seam::*,
     session::SessionEnd,
@@ -169,6 +169,7 @@ pub struct ReadRequest {
     pub(super) forms: Forms,
     pub(super) named: Named,
     pub(super) body: Bytes,
+    pub(super) charge: Option<TravellingCharge>,
 }
 
 /// What a good head asks for.
@@ -245,7 +246,7 @@ impl Shard {
                     return Step::Wait;
                 }
                 self.conns[conn].state = State::Idle;
-                self.body_decoded(conn, &request, progress, now)
+                self.body_decoded(conn, &mut request, progress, now)
             }
             Ok(verdict) => {
                 input.advance(consumed);
@@ -417,7 +418,9 @@ impl Shard {
         request: Option<Box<ReadRequest>>,
         now: Now,
     ) {
-        self.conn_mut(conn).state = State::Moving(shard, request);
+        let entry = self.conn_mut(conn);
+        entry.state = State::Moving(shard, request);
+        entry.progress_ms = now.ms;
         // It is counted where it is answered.
         self.counters.requests -= 1;
         self.unnote_request(conn);

@@ -31,7 +31,7 @@ pub(super) struct Session {
     /// Whose it is; nobody else's requests find it.
     pub(super) owner: Option<PrincipalSlot>,
     /// What it and its streams are counted in.
-    pub(super) account: Option<Account>,
+    pub(super) account: Account,
     /// Attached streams that came by GET, and those of them that fell through.
     pub(super) gets: u8,
     pub(super) fallen_through: u8,
@@ -63,7 +63,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) owner: Option<PrincipalSlot>,
-    pub(super) account: Option<Account>,
+    pub(super) account: Account,
 }
 
 /// How far the handshake has come.

@@ -167,6 +167,8 @@ pub struct Population {
     pub exchanges: usize,
     /// Armed timers.
     pub timers: usize,
+    /// Bytes of bodies, until their calls have ended, and of replies kept for replay.
+    pub held_bytes: usize,
 }
 
 impl Population {
@@ -621,6 +623,7 @@ impl Shard {
             calls: self.calls.len(),
             exchanges: self.exchanges.len(),
             timers: self.wheel.len(),
+            held_bytes: self.meter.bytes(),
         }
     }
 

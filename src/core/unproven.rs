@@ -6,12 +6,12 @@
 //! together then. Whatever ends the connection settles all of them.
 //!
 //! Invariant: the next request is not looked at while the limits are reached, and a connection moves to another shard
-//! with nothing unproven. A list exists only while it holds something; 48 bytes for each reply beside what is kept of it.
+//! with nothing unproven: one that is to move and whose peer takes nothing for the write time-out is cut. A list exists
+//! only while it holds something; 48 bytes for each reply beside what is kept of it.
 
 use super::{
     conn::State,
     http::reply::BUSY_503,
-    quotas::Source,
     seam::*,
     shard::Shard,
     table::{ConnSlot, StreamSlot},
@@ -29,6 +29,8 @@ pub(super) struct Unproven {
     json_bytes: usize,
     /// When to ask the kernel.
     check_ms: u64,
+    /// How much of the connection's output had arrived when it was asked last.
+    arrived: u64,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,13 @@ impl Unproven {
         Some(reply)
     }
 
+    /// Whether more has arrived than was known.
+    fn advances_to(&mut self, offset: u64) -> bool {
+        let advances = offset > self.arrived;
+        self.arrived = self.arrived.max(offset);
+        advances
+    }
+
     /// Enough to be worth asking the kernel.
     fn is_worth_asking(&self) -> bool {
         self.replies.len() >= UNPROVEN_REPLIES_MAX / 2 || self.json_bytes >= UNPROVEN_BYTES_MAX / 2
@@ -104,7 +113,7 @@ impl Shard {
         let pool = &mut self.unproven;
         let unproven = entry.unproven.get_or_insert_with(|| {
             let mut unproven = pool.pop().unwrap_or_default();
-            unproven.check_ms = check_ms;
+            (unproven.check_ms, unproven.arrived) = (check_ms, 0);
             unproven
         });
         unproven.push(Reply { end, kept });
@@ -185,8 +194,7 @@ impl Shard {
     pub(super) fn move_if_proven(&mut self, conn: ConnSlot) {
         let entry = &self.conns[conn];
         if let (State::Moving(shard, _), None) = (&entry.state, &entry.unproven) {
-            let shard = *shard;
-            let (source, bytes, request) = (Source::default(), BytesMut::new(), None);
+            let (shard, source, bytes, request) = (*shard, entry.source, BytesMut::new(), None);
             let moved =
                 MovedConn { conn: self.conn_key(conn), shard, source, bytes, request, refusal: BUSY_503 };
             self.effects.push_back(Effect::Move(moved));
@@ -202,6 +210,17 @@ impl Shard {
             _ => false,
         };
         waits && entry.unproven.is_some()
+    }
+
+    /// While something waits for what was written to arrive, each part that does is progress.
+    pub(super) fn note_arrival(&mut self, conn: ConnSlot, offset: u64, now: Now) {
+        if !self.is_held(conn) {
+            return;
+        }
+        let entry = &mut self.conns[conn];
+        if entry.unproven.as_mut().is_some_and(|unproven| unproven.advances_to(offset)) {
+            entry.progress_ms = now.ms;
+        }
     }
 
     /// When the kernel is to be asked about this connection.

@@ -370,12 +370,13 @@ impl<T> Drop for Ring<T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed call is a failed test")]
     use super::*;
-    use crate::core::NotificationKind;
+    use crate::core::{NotificationKind, ledger::Ledger, quotas::Quotas};
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::{
         collections::VecDeque,
         io::{Read, Write},
+        net::Ipv4Addr,
         os::unix::net::UnixStream,
         rc::Rc,
         thread,
@@ -513,11 +514,17 @@ mod tests {
         boxes[1].doorbell().clear();
     }
 
+    fn traveller(server: UnixStream) -> Traveller {
+        let (address, ledger) = (Ipv4Addr::LOCALHOST.into(), Ledger::new(1));
+        let source = Source::enter(address, Quotas::NONE.connections, &ledger).unwrap();
+        Traveller::new(server.into(), BytesMut::from("GET"), None, source)
+    }
+
     #[test]
     fn an_undelivered_connection_is_told_to_come_again() {
         let (server, mut client) = UnixStream::pair().unwrap();
         let mut boxes = mailboxes(2).unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
+        let traveller = traveller(server);
         boxes[0].send(ShardId(1), Mail::Connection(traveller)).unwrap();
         drop(boxes);
         let mut reply = Vec::new();
@@ -528,7 +535,7 @@ mod tests {
     #[test]
     fn a_delivered_connection_stays_open() {
         let (server, mut client) = UnixStream::pair().unwrap();
-        let traveller = Traveller::new(server.into(), BytesMut::from("GET"), None, Source::default());
+        let traveller = traveller(server);
         let (fd, bytes, ..) = traveller.arrive();
         assert_eq!(bytes, "GET");
         UnixStream::from(fd).write_all(b"ok").unwrap();

@@ -6,6 +6,7 @@ mod world;
 
 mod asks;
 mod auth;
+mod bodies;
 mod bounds;
 mod broadcast;
 mod election_model;

@@ -5,13 +5,7 @@ use crate::world::{
     ask::{bodiless, chunked, post, post_head, request},
     config, stateless,
 };
-use moorline::{
-    core::{
-        config::CoreConfig,
-        quotas::{Loopback, Quota, Quotas},
-    },
-    limits::ENTRY_BYTES_EXPECTED,
-};
+use moorline::{core::config::CoreConfig, limits::ENTRY_BYTES_EXPECTED};
 
 const REVISION: &str = "2025-11-25";
 const KIB: usize = 1024;
@@ -21,7 +15,7 @@ fn world(memory_bytes_max: usize) -> World {
 }
 
 /// A call with a body of about that many bytes.
-fn call(bytes: usize) -> String {
+pub(crate) fn call(bytes: usize) -> String {
     let padding = "x".repeat(bytes);
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"padding":"{padding}"}}}}"#)
 }
@@ -120,92 +114,6 @@ fn an_announcement_takes_nobodys_place() {
     let newcomer = world.open(REVISION);
     assert_eq!(world.ask_for(newcomer, &request("1", "ping")).status, 200);
     assert_eq!(world.counted("refused_for_memory"), 0);
-}
-
-/// A world in which one client's bodies may hold that much, and a connection from an address of a client.
-fn shared_world(kib: u32) -> World {
-    let body_kib = Quota { max: kib, loopback: Loopback::Counted };
-    World::with(CoreConfig { quotas: Quotas { body_kib, ..Quotas::NONE }, ..config(2) })
-}
-
-fn open_from(world: &mut World, number: u8) -> ClientId {
-    let client = connect_from(world, number);
-    world.shake_hands(client, REVISION);
-    client
-}
-
-fn connect_from(world: &mut World, number: u8) -> ClientId {
-    world.try_connect_from(0, [192, 0, 2, number].into()).expect("admitted")
-}
-
-/// A POST from that address in the session of `owner` of which so many bytes come, and its status if it was refused.
-fn stall(world: &mut World, number: u8, owner: ClientId, bytes: usize) -> (ClientId, Option<u16>) {
-    let fields = format!("{}Accept: */*\r\nContent-Length: 1000000\r\n", world.session_field(owner));
-    let client = connect_from(world, number);
-    world.send(client, post_head(&fields));
-    for part in vec![b'x'; bytes].chunks(16 * KIB) {
-        if world.ending(client).is_none() {
-            world.send(client, part);
-        }
-    }
-    let status = if world.is_silent(client) { None } else { Some(world.response(client).status) };
-    (client, status)
-}
-
-#[test]
-fn who_never_ends_its_bodies_takes_its_own_share() {
-    let mut world = shared_world(1_000);
-    let (mine, other) = (open_from(&mut world, 1), open_from(&mut world, 2));
-    let first = stall(&mut world, 1, mine, 500 * KIB);
-    let second = stall(&mut world, 1, mine, 490 * KIB);
-    assert_eq!((first.1, second.1), (None, None));
-    let third = stall(&mut world, 1, mine, 100 * KIB);
-    assert_eq!(third.1, Some(429));
-    assert!(world.ending(third.0).is_some(), "the rest is not awaited");
-    assert_eq!(stall(&mut world, 2, other, 500 * KIB).1, None, "others are not concerned");
-    assert_eq!(world.ask_for(mine, &request("1", "ping")).status, 200, "small bodies are taken");
-    assert_eq!(world.counted("clients_over_quota"), 1);
-    world.reset(first.0);
-    assert_eq!(stall(&mut world, 1, mine, 400 * KIB).1, None, "there is room again");
-}
-
-#[test]
-fn the_404_of_a_session_comes_before_the_share_of_bodies() {
-    let mut world = shared_world(100);
-    let mine = open_from(&mut world, 1);
-    assert_eq!(stall(&mut world, 1, mine, 90 * KIB).1, None);
-    let late = stall(&mut world, 1, mine, 8 * KIB).0;
-    world.delete(mine);
-    for _ in 0..2 {
-        if world.ending(late).is_none() {
-            world.send(late, vec![b'x'; 8 * KIB]);
-        }
-    }
-    assert_eq!(world.response(late).status, 404);
-}
-
-#[test]
-fn a_share_of_bodies_is_held_until_the_calls_end_and_wherever_they_run() {
-    let mut world = shared_world(1_000);
-    let padding = format!(r#""name":"echo","arguments":{{"padding":"{}"}}"#, "x".repeat(600 * KIB));
-    let body = stateless::body("1", "tools/call", &padding);
-    let large = post(&stateless::fields("tools/call", "Mcp-Name: echo\r\n"), &body);
-    for _ in 0..3 {
-        let (first, second) = (connect_from(&mut world, 1), connect_from(&mut world, 1));
-        let (shard, call) = world.begin_exchange(first, &large);
-        assert_eq!(world.exchange(second, &large).status, 429);
-        world.answer(shard, call.key, "{}");
-        assert_eq!(world.response(first).status, 200);
-    }
-    let mine = open_from(&mut world, 1);
-    let caller = world.try_connect_from(1, [192, 0, 2, 1].into()).expect("admitted");
-    let fields = world.session_field(mine) + "Accept: */*\r\n";
-    world.send(caller, post(&fields, &call(700 * KIB)));
-    let (shard, running) = world.take_call();
-    assert_eq!(stall(&mut world, 1, mine, 400 * KIB).1, Some(429));
-    world.answer(shard, running.key, "{}");
-    assert_eq!(world.response(caller).status, 200);
-    assert_eq!(stall(&mut world, 1, mine, 400 * KIB).1, None);
 }
 
 #[test]

@@ -417,7 +417,7 @@ fn a_connection_that_finds_the_mailbox_full_is_refused_and_forgotten() {
         assert_eq!((moved.shard.0, &moved.bytes[..]), (1, bytes.as_bytes()), "nothing was dispatched");
         assert!(moved.refusal.starts_with(b"HTTP/1.1 503 "));
         // The shell writes the refusal, closes, and says so in the name of a connection that came and died.
-        let key = world.shards[0].adopt(Default::default(), None, Default::default(), now);
+        let key = world.shards[0].adopt(Default::default(), None, moved.source, now);
         world.shards[0].lost(key, 0, now);
         world.shards[0].closed(key, 0, now);
         while world.shards[0].next_effect().is_some() {}
@@ -441,7 +441,7 @@ fn a_request_that_was_read_goes_along_or_is_refused_undispatched() {
         assert_eq!((moved.shard.0, &moved.bytes[..]), (1, next.as_bytes()), "what follows goes along");
         assert!(moved.request.is_some() && moved.refusal.starts_with(b"HTTP/1.1 503 "));
         // The mailbox is full: the shell refuses it.
-        world.shards[0].strayed(Default::default());
+        world.shards[0].strayed(moved.source);
         assert_eq!((world.shards[0].population().exchanges, world.census.connections()), (0, 0));
     }
     assert!(world.calls.is_empty());

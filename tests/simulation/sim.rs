@@ -750,6 +750,7 @@ impl Sim {
             assert_eq!(shard.next_deadline_ms(), None);
         }
         assert_eq!((self.census.connections(), self.census.sessions()), (0, 0), "somebody is still counted");
+        assert_eq!(self.census.ledger().accounts(), 0, "somebody still has something");
         self.check_stateless_over();
         for (m, answered) in &self.model.asks {
             assert!(answered, "request {m} was never answered to the backend");
