@@ -148,6 +148,8 @@ pub const RETRY_MS: u64 = 3_000;
 pub const LINGER_MS: u64 = 2_000;
 /// How long a refused newcomer is kept: a request that was on its way has arrived by then.
 pub const REFUSED_LINGER_MS: u64 = 500;
+/// What a server that stops waits for the first requests of connections that it has just accepted.
+pub const NEWCOMERS_WAIT_MS: u64 = 250;
 /// Input dropped when a refused newcomer is closed.
 pub const REFUSED_INPUT_BYTES_MAX: usize = 64 * 1024;
 /// What a forced end waits for the last operations.

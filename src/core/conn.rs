@@ -231,7 +231,7 @@ impl Shard {
     ) -> ConnKey {
         let conn = self.insert_conn(source, now);
         self.conns[conn].input = Some(Box::new(bytes));
-        self.conns[conn].age = Age::Used;
+        self.mark_used(conn);
         let key = self.conn_key(conn);
         if let Some(request) = request {
             self.counters.requests += 1;
@@ -244,6 +244,7 @@ impl Shard {
 
     fn insert_conn(&mut self, source: Source, now: Now) -> ConnSlot {
         let conn = self.conns.insert(Conn::new(self.generations.issue(), source, now));
+        self.newcomers += 1;
         self.arm_conn(conn);
         conn
     }
@@ -342,6 +343,7 @@ impl Shard {
     }
 
     fn remove_conn(&mut self, conn: ConnSlot) -> Conn {
+        self.mark_used(conn);
         let entry = self.conns.remove(conn);
         if let Some(timer) = entry.timer {
             self.wheel.cancel(timer);
@@ -527,8 +529,19 @@ impl Shard {
 
     /// A head is complete.
     pub(super) fn head_arrived(&mut self, conn: ConnSlot) {
-        self.conns[conn].age = Age::Used;
+        self.mark_used(conn);
         self.counters.requests += 1;
+    }
+
+    /// Nobody waits for the connection's first request any more.
+    fn mark_used(&mut self, conn: ConnSlot) {
+        if std::mem::replace(&mut self.conns[conn].age, Age::Used) == Age::Fresh {
+            self.newcomers -= 1;
+        }
+    }
+
+    pub(super) fn is_newcomer(&self, conn: ConnSlot) -> bool {
+        self.conns[conn].age == Age::Fresh
     }
 
     /// A body is on its way: its deadline runs from now.

@@ -106,6 +106,11 @@ impl Shard {
             && self.with_output.is_empty()
     }
 
+    /// Whether there are connections whose first request may be on its way.
+    pub fn has_newcomers(&self) -> bool {
+        self.newcomers > 0
+    }
+
     /// Whether the drains of all shards of the process are complete. Others wait for what this one says by being asked, so
     /// ask it every turn.
     pub fn all_are_drained(&mut self) -> bool {

@@ -159,6 +159,8 @@ impl Shard {
     }
 
     fn check_conns(&self) {
+        let newcomers = self.conns.iter().filter(|(conn, _)| self.is_newcomer(*conn)).count();
+        assert_eq!(newcomers, self.newcomers, "connections that have asked for nothing are counted");
         for (conn, entry) in self.conns.iter() {
             if let State::Streaming(stream) = entry.state {
                 assert_eq!(self.streams[stream].live_conn(), Some(conn), "what is streamed is attached");

@@ -88,6 +88,8 @@ pub struct Shard {
     pub(super) subscriptions: Subscriptions<SessionSlot>,
     pub(super) listen_subscriptions: Subscriptions<ExchangeSlot>,
     pub(super) drain: Option<Drain>,
+    /// Connections that have asked for nothing yet.
+    pub(super) newcomers: usize,
     /// When timers were last expired.
     pub(super) ticked_ms: u64,
 }
@@ -272,6 +274,7 @@ impl Shard {
             subscriptions: Subscriptions::default(),
             listen_subscriptions: Subscriptions::default(),
             drain: None,
+            newcomers: 0,
             ticked_ms: now.ms,
             config,
         }

@@ -34,7 +34,8 @@ use crate::{
     },
     limits::{
         DRAIN_STEP_MS, EXPIRIES_PER_TURN_MAX, FORCED_END_MS, LINGER_MS, MAIL_PER_TURN_MAX,
-        MAILBOX_MESSAGES_MAX, MESSAGES_POOLED, READ_BUFFERS_POOLED, RING_COMPLETIONS, SENDS_PER_TURN_MAX,
+        MAILBOX_MESSAGES_MAX, MESSAGES_POOLED, NEWCOMERS_WAIT_MS, READ_BUFFERS_POOLED, RING_COMPLETIONS,
+        SENDS_PER_TURN_MAX,
     },
 };
 use bytes::BytesMut;
@@ -146,6 +147,8 @@ enum Stage {
     /// Calls that run no longer may: what is said of them is still written.
     Stopping {
         until_ms: u64,
+        /// Until then those who came last are heard.
+        newcomers_until_ms: u64,
     },
     /// All connections are being closed; those that linger may.
     Closing {
@@ -446,11 +449,15 @@ impl<B: Backend> Driver<B> {
     fn advance_stage(&mut self) -> Option<End> {
         let is_over = |until_ms| self.now.ms >= until_ms;
         match self.stage {
-            Stage::Stopping { .. } if self.is_drained() => self.close_all(),
+            Stage::Stopping { newcomers_until_ms, .. }
+                if self.is_drained() && (!self.core.has_newcomers() || is_over(newcomers_until_ms)) =>
+            {
+                self.close_all()
+            }
             Stage::Draining { until_ms } if self.core.all_are_drained() || is_over(until_ms) => {
                 self.end_sessions()
             }
-            Stage::Stopping { until_ms } | Stage::Closing { until_ms } if is_over(until_ms) => {
+            Stage::Stopping { until_ms, .. } | Stage::Closing { until_ms } if is_over(until_ms) => {
                 self.force_all()
             }
             Stage::Forced { until_ms } if is_over(until_ms) && !self.is_idle() => return Some(End::Forced),
@@ -465,7 +472,10 @@ impl<B: Backend> Driver<B> {
 
     /// All calls have finished, or their time is over: nobody can come any more, and every session ends.
     fn end_sessions(&mut self) {
-        self.stage = Stage::Stopping { until_ms: self.now.ms + FORCED_END_MS };
+        self.stage = Stage::Stopping {
+            until_ms: self.now.ms + FORCED_END_MS,
+            newcomers_until_ms: self.now.ms + NEWCOMERS_WAIT_MS,
+        };
         self.close_listeners();
         self.calls_cut = self.core.population().calls;
         self.core.end_sessions();
@@ -580,8 +590,11 @@ impl<B: Backend> Driver<B> {
             Stage::Draining { until_ms } if self.core.is_drained() => {
                 Some(until_ms.min(self.now.ms + DRAIN_STEP_MS))
             }
+            Stage::Stopping { newcomers_until_ms, .. } if self.now.ms < newcomers_until_ms => {
+                Some(newcomers_until_ms)
+            }
             Stage::Draining { until_ms }
-            | Stage::Stopping { until_ms }
+            | Stage::Stopping { until_ms, .. }
             | Stage::Closing { until_ms }
             | Stage::Forced { until_ms } => Some(until_ms),
         };

@@ -9,6 +9,7 @@ use super::{
     until,
     wire::Fill,
 };
+use moorline::limits::NEWCOMERS_WAIT_MS;
 use rustix::process::Signal;
 use serde_json::json;
 use std::{
@@ -94,6 +95,34 @@ fn an_idle_server_stops_at_once() {
     assert_eq!(server.exit_within(PATIENCE).code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(matches!(idle.rest().1, Fill::Closed | Fill::Reset));
+}
+
+#[test]
+fn whoever_came_last_is_answered() {
+    let is_heard = |shards: &str| {
+        let mut server = Server::start(&["--shards", shards, "--admin-listen", "127.0.0.1:0"]);
+        let mut newcomers: Vec<_> = (0..4).map(|_| server.connect()).collect();
+        until("they are accepted", || metric(&server, "moorline_connections_open", None) > 3.5);
+        let start = Instant::now();
+        server.signal(Signal::TERM);
+        until("it stops", || server.log().contains("stopping"));
+        for newcomer in &mut newcomers {
+            newcomer.send(post(&initialize(NEWEST), &[]));
+        }
+        // On a machine that held this test up for so long the server need not wait.
+        if start.elapsed() > Duration::from_millis(NEWCOMERS_WAIT_MS / 2) {
+            return false;
+        }
+        for mut newcomer in newcomers {
+            let reply = newcomer.response("POST");
+            assert_eq!(reply.status(), 503, "not an end without a word");
+        }
+        assert_eq!(server.exit_within(PATIENCE).code(), Some(0));
+        true
+    };
+    for shards in ["1", "2"] {
+        assert!((0..100).any(|_| is_heard(shards)), "no chance to see");
+    }
 }
 
 #[test]
