@@ -33,6 +33,29 @@ it_reloads_without_losing_a_stream() {
     kill "$listener"
 }
 
+it_reads_tokens_of_its_group_and_reads_them_again() {
+    /opt/moorline/moorline token alice >/run/alice 2>/dev/null
+    /opt/moorline/moorline token bob >/run/bob 2>/dev/null
+    groupadd --system moorline-secrets
+    (umask 077 && tail -n 1 /run/alice >/etc/moorline/tokens)
+    echo 'auth = "tokens=/etc/moorline/tokens"' >>"$settings"
+    expect 'it does not start without the right to read them' not systemctl restart moorline.service
+    eventually said 'cannot read /etc/moorline/tokens'
+    chgrp moorline-secrets /etc/moorline/tokens
+    chmod 640 /etc/moorline/tokens
+    mkdir -p /run/systemd/system/moorline.service.d
+    printf '[Service]\nSupplementaryGroups=moorline-secrets\n' >/run/systemd/system/moorline.service.d/group.conf
+    systemctl daemon-reload
+    systemctl start moorline.service
+    expect 'alice is known' initialize "Authorization: Bearer $(head -n 1 /run/alice)"
+    expect 'bob is not' not initialize "Authorization: Bearer $(head -n 1 /run/bob)"
+    tail -n 1 /run/bob >>/etc/moorline/tokens
+    systemctl reload moorline.service
+    eventually initialize "Authorization: Bearer $(head -n 1 /run/bob)"
+    echo 'log-level = "info"' >"$settings"
+    systemctl restart moorline.service
+}
+
 it_ends_streams_and_stops() {
     initialize
     listen
@@ -97,12 +120,13 @@ journal() { journalctl --quiet --unit moorline.service --since "@$begun" "$@"; }
 
 not() { ! "$@"; }
 
-# Begins a session; its id is in $session.
+# Begins a session, with one more field if it is given; its id is in $session.
 initialize() {
     local body='{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
         "capabilities":{},"clientInfo":{"name":"check","version":"1"}}}'
     session=$(curl --silent --fail --max-time 20 --dump-header - --output /dev/null "$url" --data "$body" \
-        --header 'Content-Type: application/json' --header 'Accept: application/json, text/event-stream' |
+        --header 'Content-Type: application/json' --header 'Accept: application/json, text/event-stream' \
+        --header "${1:-X-None: none}" |
         sed -n 's/^mcp-session-id: \([0-9a-f]*\)\r$/\1/Ip')
     [[ -n $session ]]
 }
