@@ -420,13 +420,16 @@ pub(crate) fn probe_ring(entries: u32) -> Result<(), StartError> {
         builder.build(entries).map(drop)
     });
     let result = probe.join().expect("making a ring does not panic");
-    result.map_err(|error| ring_error(error, switched_off()))
+    result.map_err(|error| ring_error(error, switched_off(), is_recent_kernel()))
 }
 
-fn ring_error(error: io::Error, switched_off: Option<u32>) -> StartError {
+/// Filters say either that it is forbidden or, as podman's, that there is no such system call. No distribution's kernel that
+/// is recent enough is without it.
+fn ring_error(error: io::Error, switched_off: Option<u32>, is_recent_kernel: bool) -> StartError {
     match (error.raw_os_error(), switched_off) {
         (Some(libc::EPERM | libc::EACCES), Some(value)) => StartError::RingSwitchedOff(value),
         (Some(libc::EPERM | libc::EACCES), None) => StartError::RingForbidden,
+        (Some(libc::ENOSYS), _) if is_recent_kernel => StartError::RingForbidden,
         (Some(libc::ENOSYS | libc::EINVAL), _) => StartError::RingUnsupported,
         (Some(libc::ENOMEM), _) => StartError::RingMemory(error),
         _ => StartError::Host { what: "an io_uring", error },
@@ -437,6 +440,20 @@ fn ring_error(error: io::Error, switched_off: Option<u32>) -> StartError {
 fn switched_off() -> Option<u32> {
     let value = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
     value.trim().parse().ok().filter(|value| *value != 0)
+}
+
+/// The oldest kernel whose io_uring has what is needed.
+pub(crate) const KERNEL_MIN: (u64, u64) = (6, 0);
+
+fn is_recent_kernel() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    release.and_then(|release| kernel_version(&release)).is_some_and(|version| version >= KERNEL_MIN)
+}
+
+/// Major and minor version of a kernel's release.
+pub(crate) fn kernel_version(release: &str) -> Option<(u64, u64)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// Connections for which there are descriptors.
@@ -609,11 +626,12 @@ mod tests {
     #[test]
     fn the_reason_for_a_missing_ring_is_told_apart() {
         let error = |number| io::Error::from_raw_os_error(number);
-        assert!(matches!(ring_error(error(libc::EPERM), Some(2)), StartError::RingSwitchedOff(2)));
-        assert!(matches!(ring_error(error(libc::EPERM), None), StartError::RingForbidden));
-        assert!(matches!(ring_error(error(libc::ENOSYS), None), StartError::RingUnsupported));
-        assert!(matches!(ring_error(error(libc::EINVAL), None), StartError::RingUnsupported));
-        assert!(matches!(ring_error(error(libc::ENOMEM), Some(1)), StartError::RingMemory(_)));
+        assert!(matches!(ring_error(error(libc::EPERM), Some(2), true), StartError::RingSwitchedOff(2)));
+        assert!(matches!(ring_error(error(libc::EPERM), None, true), StartError::RingForbidden));
+        assert!(matches!(ring_error(error(libc::ENOSYS), None, true), StartError::RingForbidden));
+        assert!(matches!(ring_error(error(libc::ENOSYS), None, false), StartError::RingUnsupported));
+        assert!(matches!(ring_error(error(libc::EINVAL), None, true), StartError::RingUnsupported));
+        assert!(matches!(ring_error(error(libc::ENOMEM), Some(1), true), StartError::RingMemory(_)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub use self::host::Host;
 use crate::{
     config::Machine,
     limits::{self, LISTEN_BACKLOG, RING_ENTRIES, SESSION_BYTES, SESSIONS_MAX, SOCKET_BYTES},
-    server::{self, CONNECTIONS_MIN, StartError},
+    server::{self, CONNECTIONS_MIN, KERNEL_MIN, StartError, kernel_version},
     shell::files,
     units::ByteSize,
 };
@@ -22,8 +22,6 @@ use std::path::Path;
 mod host;
 mod text;
 
-/// The oldest kernel whose io_uring has what is needed.
-const KERNEL_MIN: (u64, u64) = (6, 0);
 /// The smallest page of every machine this runs on; what one segment on its way takes at least of `tcp_mem`.
 const PAGE_BYTES: u64 = 4096;
 /// What the kernel writes for "no limit" is larger, whatever it is; JSON has no exact numbers beyond.
@@ -148,16 +146,10 @@ fn io_uring(ring: Result<(), StartError>, host: &Host) -> Option<Check> {
 
 fn kernel(host: &Host) -> Option<Check> {
     let release = host.kernel.clone()?;
-    let (major, minor) = version(&release)?;
-    let is_old = (major, minor) < KERNEL_MIN;
+    let is_old = kernel_version(&release)? < KERNEL_MIN;
     let found = if is_old { format!("{release}; Linux 6.0 or later is required") } else { release };
     let verdict = if is_old { Verdict::Unable } else { Verdict::Good };
     Some(Check { verdict, ..note("kernel", found) })
-}
-
-fn version(release: &str) -> Option<(u64, u64)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
 }
 
 // --- How much it holds --------------------------------------------------------------------------
