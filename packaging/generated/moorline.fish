@@ -53,7 +53,7 @@ ES256\t''
 ES384\t''
 EdDSA\t''"
 complete -c moorline -n "__fish_moorline_needs_command" -l jwt-skew -d 'What the clocks of the issuer and this host may differ by' -r
-complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-address -d 'Connections of one address; set by hand it counts this machine\'s own, too [default: a sixteenth of --max-connections]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-address -d 'Connections of one address; set by hand it bounds this machine\'s own, too [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-principal -d 'Connections of one principal, wherever they come from [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-streams-per-client -d 'Streams that listen, of either era, of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
@@ -149,7 +149,7 @@ ES256\t''
 ES384\t''
 EdDSA\t''"
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l jwt-skew -d 'What the clocks of the issuer and this host may differ by' -r
-complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections-per-address -d 'Connections of one address; set by hand it counts this machine\'s own, too [default: a sixteenth of --max-connections]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections-per-address -d 'Connections of one address; set by hand it bounds this machine\'s own, too [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections-per-principal -d 'Connections of one principal, wherever they come from [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-streams-per-client -d 'Streams that listen, of either era, of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r

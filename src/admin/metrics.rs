@@ -77,7 +77,7 @@ impl Page<'_> {
         self.gauge("moorline_sessions_active", "Sessions.", |held| held.sessions);
         self.gauge("moorline_calls_in_flight", "Calls the backend works on.", Population::calls_in_flight);
         self.gauge("moorline_timers_armed", "Timers in the wheel.", |held| held.timers);
-        let help = "Bytes of bodies, until their calls have ended, and of replies kept for replay.";
+        let help = "Bytes of bodies, until their calls have ended, and of replies kept for replay or for slow streams.";
         self.gauge("moorline_held_bytes", help, |held| held.held_bytes);
         self.streams();
     }

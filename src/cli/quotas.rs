@@ -8,7 +8,7 @@ const FAIRNESS: &str = "What one client may have";
 
 #[derive(Args, Debug)]
 pub(super) struct QuotaFlags {
-    /// Connections of one address; set by hand it counts this machine's own, too [default: a sixteenth of
+    /// Connections of one address; set by hand it bounds this machine's own, too [default: a sixteenth of
     /// --max-connections]
     #[arg(long, env = "MOORLINE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]

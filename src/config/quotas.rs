@@ -30,7 +30,7 @@ impl QuotaConfig {
     /// What the shards are told.
     pub(super) fn quotas(&self, config: &Config) -> Quotas {
         let loopback = |given: Option<usize>| match given {
-            Some(_) => Loopback::Counted,
+            Some(_) => Loopback::Bounded,
             None => Loopback::Exempt,
         };
         let quota = |given: Option<usize>, share: usize| Quota {
@@ -94,7 +94,7 @@ mod tests {
         let quotas = QuotaConfig::default().quotas(&config);
         assert_eq!(quotas.sessions, Quota { max: 62_500, loopback: Loopback::Exempt });
         let given = QuotaConfig { sessions: Some(5), ..QuotaConfig::default() }.quotas(&config);
-        assert_eq!(given.sessions, Quota { max: 5, loopback: Loopback::Counted });
+        assert_eq!(given.sessions, Quota { max: 5, loopback: Loopback::Bounded });
         assert_eq!(given.streams, quotas.streams);
     }
 
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(share(None, None).max, u32::MAX);
         assert_eq!(share(Some(1 << 30), None), Quota { max: 1 << 16, loopback: Loopback::Exempt });
         assert_eq!(share(Some(1 << 20), None).max, body_kib);
-        assert_eq!(share(None, Some(5_000_000)), Quota { max: 4_883, loopback: Loopback::Counted });
+        assert_eq!(share(None, Some(5_000_000)), Quota { max: 4_883, loopback: Loopback::Bounded });
     }
 }

@@ -1,7 +1,8 @@
 //! Process-wide counts that per-shard quotas would get wrong by the hash's imbalance.
 //!
-//! Owned by all shards together; touched only when a connection is accepted or ends and when a session begins or
-//! ends, never on the request or keep-alive path.
+//! Owned by all shards together; touched only when a connection is accepted or ends, when a session begins or ends, in
+//! steps by what shards hold, and when a request is read on one shard for another: never on the usual request or keep-alive
+//! path.
 
 use super::ledger::Ledger;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +47,9 @@ impl Census {
         &self.ledger
     }
 
-    pub(super) fn kept(&self) -> usize {
+    /// Bytes held for clients, as far as shards have said so: each is behind by less than a
+    /// [step](crate::limits::MEMORY_STEP_BYTES).
+    pub fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 

@@ -472,11 +472,7 @@ impl Shard {
         input: &mut BytesMut,
     ) -> Result<Option<Bytes>, Refusal> {
         let body = request.decode(input)?;
-        let bytes = match &body {
-            Some(body) => body.len(),
-            // What is not decoded yet waits for more of the same body. Framing among it is no body.
-            None => (request.body_bytes() + input.len()).min(self.config.body_bytes_max),
-        };
+        let bytes = body.as_ref().map_or_else(|| request.arrived_bytes(input), Bytes::len);
         if let Some(charge) = &mut request.charge {
             self.raise_charge(conn, charge, bytes).map_err(Refusal::closing)?;
         }
@@ -820,10 +816,9 @@ impl Shard {
         let (entry, config) = (&self.conns[conn], &self.config);
         let allowed_ms = match entry.state {
             State::Closing(Ending::Orderly) => limits::LINGER_MS,
-            State::Closing(Ending::Gone | Ending::Cut) => return None,
+            // The latter waits for evidence, and ends with it.
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => return None,
             _ if entry.has_output() => config.write_timeout_ms,
-            // It waits for the peer to take what was written.
-            State::Moving(..) => config.write_timeout_ms,
             State::Idle if entry.age == Age::Used => config.idle_timeout_ms,
             State::Idle | State::Head => config.header_timeout_ms,
             State::Body(_) => config.body_timeout_ms,
@@ -884,8 +879,7 @@ impl Shard {
     fn conn_overdue(&mut self, conn: ConnSlot, deadline_ms: u64, now: Now) {
         match self.conns[conn].state {
             State::Closing(Ending::Orderly) => self.close_conn(conn, Ending::Gone),
-            State::Closing(Ending::Gone | Ending::Cut) => {}
-            State::Moving(..) => self.cut_stalled(conn),
+            State::Closing(Ending::Gone | Ending::Cut) | State::Moving(..) => {}
             _ if self.conns[conn].has_output() => self.cut_stalled(conn),
             State::Idle => self.close_conn(conn, Ending::Gone),
             State::Head => {
@@ -913,8 +907,8 @@ impl Shard {
         }
     }
 
-    /// The peer has taken nothing for too long.
-    fn cut_stalled(&mut self, conn: ConnSlot) {
+    /// The peer takes what was written too slowly, or not at all.
+    pub(super) fn cut_stalled(&mut self, conn: ConnSlot) {
         self.counters.connections_stalled += 1;
         self.close_conn(conn, Ending::Cut);
     }
@@ -964,11 +958,10 @@ impl Shard {
     /// What arrived so far is known: evidence for what is or was written here, for which something may have waited.
     pub(super) fn conn_measured(&mut self, conn: ConnSlot, unacknowledged: usize, now: Now) {
         let offset = self.conns[conn].arrived_offset(unacknowledged);
-        self.note_arrival(conn, offset, now);
         self.settle_arrived(conn, offset, now);
         match self.conns[conn].state {
             State::Streaming(stream) => self.stream_measured(stream, offset, now),
-            State::Moving(..) => self.move_if_proven(conn),
+            State::Moving(..) => self.move_measured(conn, now),
             State::Idle if self.has_input(conn) && !self.is_full_of_unproven(conn) => self.go_on(conn, now),
             _ => {}
         }

@@ -3,7 +3,7 @@
 //! Counted are entries of connections, sessions and streams; bodies, as far as they have come, until their calls have ended;
 //! and what is kept of request streams for replay. Not counted: messages many sessions share, and the backend's own memory.
 //! Each shard counts for itself and adds to the process's sum in steps of [`MEMORY_STEP_BYTES`], so that a request on a
-//! busy server touches nothing that shards share; the sum may lag by a step per shard.
+//! busy server touches nothing that shards share, unless it moves; the sum may lag by a step per shard.
 //!
 //! Over the limit nothing that was begun is hurt: new sessions, new GET streams and large bodies get 503, everything else
 //! is served. A large body has to find room for all that it announces before it is read, but takes it only as it comes: a

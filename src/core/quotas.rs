@@ -2,7 +2,7 @@
 //!
 //! Owns no state: accounts are in the [`ledger`](super::ledger), the bounds in the configuration. A client that is over
 //! its share is refused with 429 and `Retry-After`; where the whole process has no room left it is 503. Neither comes in
-//! the place of a session's 404; of a request in a session that is open only if its body is large.
+//! the place of a session's 404; of a POST in a session that is open only if its body is large.
 
 use super::{
     http::{Refusal, Status},
@@ -19,7 +19,7 @@ use std::net::IpAddr;
 pub struct Quota {
     /// At most this many.
     pub max: u32,
-    /// Whether clients on this machine are counted, too. They are a proxy's or a test's, and so many in one, unless
+    /// Whether it holds for clients on this machine, too. They are a proxy's or a test's, and so many in one, unless
     /// somebody has said otherwise.
     pub loopback: Loopback,
 }
@@ -30,7 +30,7 @@ pub enum Loopback {
     /// Nothing.
     Exempt,
     /// The same as to everybody.
-    Counted,
+    Bounded,
 }
 
 /// What one client may have.
@@ -78,16 +78,16 @@ pub(super) enum Arrival {
 }
 
 impl Quota {
-    fn counts(self, locality: Locality) -> bool {
+    fn binds(self, locality: Locality) -> bool {
         match locality {
             _ if self.max == u32::MAX => false,
-            Locality::Here => self.loopback == Loopback::Counted,
+            Locality::Here => self.loopback == Loopback::Bounded,
             Locality::Elsewhere => true,
         }
     }
 
     fn max_for(self, locality: Locality) -> u32 {
-        if self.counts(locality) { self.max } else { u32::MAX }
+        if self.binds(locality) { self.max } else { u32::MAX }
     }
 
     /// As a rate per second.
@@ -196,10 +196,10 @@ impl Shard {
         }
     }
 
-    /// In whose name tokens are guessed here, if anybody counts.
+    /// In whose name tokens are guessed here, if there is a bound.
     fn guesser(&self, conn: ConnSlot) -> Option<Account> {
         let Source { account, locality } = self.conns[conn].source;
-        self.config.quotas.bad_token_rate.counts(locality).then_some(account)
+        self.config.quotas.bad_token_rate.binds(locality).then_some(account)
     }
 
     /// Counts a session of whoever is at this connection.
@@ -210,7 +210,7 @@ impl Shard {
         let entered = self.enter_client(conn, Item::Session, 1, |quotas| quotas.sessions);
         let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
             let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
-            if rate.counts(self.locality(conn))
+            if rate.binds(self.locality(conn))
                 && ledger.pace_in(account, Act::Begin, rate.pace(), now.ms) == Err(Full)
             {
                 ledger.leave(account, Item::Session);
@@ -295,7 +295,7 @@ impl Shard {
         }
     }
 
-    /// Counts so many units more of a large body that comes on this connection, if anybody counts. `account` has what was
+    /// Counts so many units more of a large body that comes on this connection, if there is a bound. `account` has what was
     /// counted of it before.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl Shard {
                 let max = quota.max_for(locality);
                 self.census.ledger().enter_many_in(account, Item::BodyKib, kib, max).map(|()| Some(account))
             }
-            None if quota.counts(locality) => {
+            None if quota.binds(locality) => {
                 self.enter_client(conn, Item::BodyKib, kib, |quotas| quotas.body_kib).map(Some)
             }
             None => Ok(None),

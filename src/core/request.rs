@@ -152,9 +152,10 @@ impl Request {
         })
     }
 
-    /// How much of the body is here.
-    pub(super) fn body_bytes(&self) -> usize {
-        self.body.len()
+    /// How much of a body is here that is not whole. What is not decoded yet waits in the input for more of the same body; the
+    /// framing among it is none.
+    pub(super) fn arrived_bytes(&self, input: &BytesMut) -> usize {
+        (self.body.len() + input.len()).min(self.decoder.bytes_max())
     }
 
     pub(super) fn wanted_bytes(&self, buffered: usize) -> usize {

@@ -169,7 +169,8 @@ pub struct Population {
     pub exchanges: usize,
     /// Armed timers.
     pub timers: usize,
-    /// Bytes of bodies, until their calls have ended, and of replies kept for replay.
+    /// Bytes of bodies, until their calls have ended, and of replies that are kept for replay or wait for a slow stream. A
+    /// body on its way to another shard is in neither's.
     pub held_bytes: usize,
 }
 

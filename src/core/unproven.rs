@@ -6,8 +6,8 @@
 //! together then. Whatever ends the connection settles all of them.
 //!
 //! Invariant: the next request is not looked at while the limits are reached, and a connection moves to another shard
-//! with nothing unproven: one that is to move and whose peer takes nothing for the write time-out is cut. A list exists
-//! only while it holds something; 48 bytes for each reply beside what is kept of it.
+//! with nothing unproven: one that is to move, and whose peer has not acknowledged everything within the write time-out,
+//! is cut. A list exists only while it holds something; 48 bytes for each reply beside what is kept of it.
 
 use super::{
     conn::State,
@@ -29,8 +29,6 @@ pub(super) struct Unproven {
     json_bytes: usize,
     /// When to ask the kernel.
     check_ms: u64,
-    /// How much of the connection's output had arrived when it was asked last.
-    arrived: u64,
 }
 
 #[derive(Debug)]
@@ -72,13 +70,6 @@ impl Unproven {
         Some(reply)
     }
 
-    /// Whether more has arrived than was known.
-    fn advances_to(&mut self, offset: u64) -> bool {
-        let advances = offset > self.arrived;
-        self.arrived = self.arrived.max(offset);
-        advances
-    }
-
     /// Enough to be worth asking the kernel.
     fn is_worth_asking(&self) -> bool {
         self.replies.len() >= UNPROVEN_REPLIES_MAX / 2 || self.json_bytes >= UNPROVEN_BYTES_MAX / 2
@@ -113,7 +104,7 @@ impl Shard {
         let pool = &mut self.unproven;
         let unproven = entry.unproven.get_or_insert_with(|| {
             let mut unproven = pool.pop().unwrap_or_default();
-            (unproven.check_ms, unproven.arrived) = (check_ms, 0);
+            unproven.check_ms = check_ms;
             unproven
         });
         unproven.push(Reply { end, kept });
@@ -191,7 +182,17 @@ impl Shard {
         self.move_if_proven(conn);
     }
 
-    pub(super) fn move_if_proven(&mut self, conn: ConnSlot) {
+    /// What arrived so far is known: the connection moves, or waits on, if not for too long.
+    pub(super) fn move_measured(&mut self, conn: ConnSlot, now: Now) {
+        self.move_if_proven(conn);
+        let entry = &self.conns[conn];
+        let wait_ms = self.config.write_timeout_ms.max(ACK_CHECK_MS);
+        if entry.unproven.is_some() && entry.progress_ms + wait_ms <= now.ms {
+            self.cut_stalled(conn);
+        }
+    }
+
+    fn move_if_proven(&mut self, conn: ConnSlot) {
         let entry = &self.conns[conn];
         if let (State::Moving(shard, _), None) = (&entry.state, &entry.unproven) {
             let (shard, source, bytes, request) = (*shard, entry.source, BytesMut::new(), None);
@@ -210,17 +211,6 @@ impl Shard {
             _ => false,
         };
         waits && entry.unproven.is_some()
-    }
-
-    /// While something waits for what was written to arrive, each part that does is progress.
-    pub(super) fn note_arrival(&mut self, conn: ConnSlot, offset: u64, now: Now) {
-        if !self.is_held(conn) {
-            return;
-        }
-        let entry = &mut self.conns[conn];
-        if entry.unproven.as_mut().is_some_and(|unproven| unproven.advances_to(offset)) {
-            entry.progress_ms = now.ms;
-        }
     }
 
     /// When the kernel is to be asked about this connection.

@@ -8,18 +8,22 @@ use crate::{
         config, stateless,
     },
 };
-use moorline::core::{
-    CallKey, Effect, Ending,
-    config::CoreConfig,
-    quotas::{Loopback, Quota, Quotas},
+use moorline::{
+    core::{
+        CallKey, Effect, Ending,
+        config::CoreConfig,
+        quotas::{Loopback, Quota, Quotas},
+    },
+    limits::MEMORY_STEP_BYTES,
 };
+use proptest::prelude::*;
 use std::sync::Arc;
 
 const REVISION: &str = "2025-11-25";
 const KIB: usize = 1024;
 
 fn counted(max: u32) -> Quota {
-    Quota { max, loopback: Loopback::Counted }
+    Quota { max, loopback: Loopback::Bounded }
 }
 
 /// A world in which one client's bodies may hold that much, and a connection from an address of a client.
@@ -209,22 +213,35 @@ fn what_was_let_in_on_one_shard_is_not_refused_on_the_next() {
 }
 
 #[test]
-fn a_connection_that_takes_nothing_waits_for_its_move_no_longer_than_for_a_write() {
+fn a_connection_waits_for_its_move_no_longer_than_for_a_write() {
     let mut world = shared_world(1_000);
     let mine = open_from(&mut world, 1);
     let client = wait_to_move(&mut world, 1, mine);
     let write_timeout_ms = config(1).write_timeout_ms;
-    for _ in 0..4 {
-        // Little by little is progress.
-        world.client(client).unacked -= 1;
-        world.advance(write_timeout_ms - 1_000);
-        assert_eq!(world.ending(client), None);
-    }
+    world.advance(write_timeout_ms - 1_000);
+    assert_eq!(world.ending(client), None);
+    // A little now and then gains no time.
+    world.client(client).unacked -= 1;
     world.advance(2_000);
     assert_eq!(world.ending(client), Some(Ending::Cut));
     assert_eq!(world.counted("connections_stalled"), 1);
     assert!(finds_room(&mut world, 1, mine), "its body is gone");
     assert!(world.calls.is_empty());
+}
+
+#[test]
+fn a_connection_moves_however_late_the_kernel_is_asked() {
+    for (write_timeout_ms, late_ms) in [(30_000, 31_000), (20, 200)] {
+        let quotas = Quotas { body_kib: counted(1_000), ..Quotas::NONE };
+        let mut world = World::with(CoreConfig { quotas, write_timeout_ms, ..config(2) });
+        let mine = open_from(&mut world, 1);
+        let client = wait_to_move(&mut world, 1, mine);
+        world.acknowledge(client);
+        // The process does not run for a while.
+        world.now.ms += late_ms;
+        world.advance(0);
+        assert_eq!((world.ending(client), world.calls.len()), (None, 1));
+    }
 }
 
 #[test]
@@ -278,4 +295,146 @@ fn a_bound_that_comes_later_holds_for_those_who_are_there_already() {
     reconfigure(&mut world, CoreConfig { quotas: bodies, ..config(2) });
     world.send(caller, vec![b'x'; 20 * KIB]);
     assert_eq!(world.response(caller).status, 429, "all of the body counts");
+}
+
+#[test]
+fn a_body_is_counted_in_full_whatever_bodies_may_be_since() {
+    let mut world = shared_world(1_000);
+    let mine = open_from(&mut world, 1);
+    let (client, status) = stall(&mut world, 1, mine, 500 * KIB);
+    assert_eq!(status, None);
+    let quotas = Quotas { body_kib: counted(1_000), ..Quotas::NONE };
+    reconfigure(&mut world, CoreConfig { quotas, body_bytes_max: 100 * KIB, ..config(2) });
+    world.send(client, vec![b'x'; 400 * KIB]);
+    assert!(world.is_silent(client), "it began under the larger bound");
+    assert!(!finds_room(&mut world, 1, mine));
+}
+
+// --- Everything at once -------------------------------------------------------------------------
+
+/// What may happen to connections with bodies.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    Connect { shard: usize, client: u8, reads: bool },
+    Ping(usize),
+    Call { conn: usize, kib: usize, state: u8, chunked: bool, of_it: usize },
+    Answer,
+    Acknowledge(usize),
+    Reset(usize),
+    Wait(u64),
+    Rules { kib: u32, memory_kib: usize, body_kib: usize },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let sizes = prop::sample::select(vec![1, 4, 5, 100, 600, 990]);
+    prop_oneof![
+        2 => (0..3usize, 1..3u8, any::<bool>())
+            .prop_map(|(shard, client, reads)| Happening::Connect { shard, client, reads }),
+        2 => any::<usize>().prop_map(Happening::Ping),
+        4 => (any::<usize>(), sizes, 0..4u8, any::<bool>(), 0..5usize).prop_map(
+            |(conn, kib, state, chunked, of_it)| Happening::Call { conn, kib, state, chunked, of_it }
+        ),
+        2 => Just(Happening::Answer),
+        1 => any::<usize>().prop_map(Happening::Acknowledge),
+        1 => any::<usize>().prop_map(Happening::Reset),
+        1 => (0..40_000u64).prop_map(Happening::Wait),
+        1 => (
+            prop::sample::select(vec![u32::MAX, 10, 700, 1_000]),
+            prop::sample::select(vec![usize::MAX / KIB, 2_000]),
+            prop::sample::select(vec![50, 1_000, 4_000])
+        )
+            .prop_map(|(kib, memory_kib, body_kib)| Happening::Rules { kib, memory_kib, body_kib }),
+    ]
+}
+
+impl Happening {
+    fn befalls(self, world: &mut World, owners: &[ClientId], conns: &mut Vec<ClientId>) {
+        let at = |conns: &[ClientId], index: usize| conns[index % conns.len()];
+        match self {
+            Happening::Connect { shard, client, reads } => {
+                let address = [192, 0, 2, client].into();
+                let conn = world.try_connect_from(shard, address).expect("there are few");
+                world.client(conn).session = world.client(owners[usize::from(client) - 1]).session.clone();
+                if !reads {
+                    world.hold(conn);
+                }
+                conns.push(conn);
+            }
+            Happening::Answer if !world.calls.is_empty() => {
+                let (shard, call) = world.take_call();
+                world.answer(shard, call.key, "{}");
+            }
+            Happening::Wait(ms) => world.advance(ms),
+            Happening::Rules { kib, memory_kib, body_kib } => {
+                let quotas = Quotas { body_kib: counted(kib), ..Quotas::NONE };
+                let (memory_bytes_max, body_bytes_max) = (memory_kib * KIB, body_kib * KIB);
+                reconfigure(world, CoreConfig { quotas, memory_bytes_max, body_bytes_max, ..config(3) });
+            }
+            _ if conns.is_empty() => {}
+            Happening::Ping(conn) => world.post(at(conns, conn), &request("1", "ping")),
+            Happening::Acknowledge(conn) => world.acknowledge(at(conns, conn)),
+            Happening::Reset(conn) => {
+                let conn = conns.swap_remove(conn % conns.len());
+                if world.ending(conn).is_none() {
+                    world.reset(conn);
+                }
+            }
+            Happening::Call { conn, kib, state, chunked, of_it } => {
+                let request = large_request(kib * KIB, state, chunked);
+                // A quarter of it, a half, three quarters, or, twice as often, all.
+                let sent = request.len() * (of_it + 1).min(4) / 4;
+                for part in request.as_bytes()[..sent].chunks(50 * KIB) {
+                    if world.ending(at(conns, conn)).is_none() {
+                        world.send(at(conns, conn), part);
+                    }
+                }
+            }
+            Happening::Answer => {}
+        }
+    }
+}
+
+/// A request without a session of about that size for whatever that shard has begun.
+fn large_request(bytes: usize, state: u8, in_chunks: bool) -> String {
+    let padding = "x".repeat(bytes);
+    let params =
+        format!(r#""name":"echo","arguments":{{"padding":"{padding}"}},"requestState":"moorline.{state}.x""#);
+    let (fields, body) =
+        (stateless::fields("tools/call", "Mcp-Name: echo\r\n"), stateless::body("1", "tools/call", &params));
+    if in_chunks {
+        let fields = format!("{fields}Accept: */*\r\nTransfer-Encoding: chunked\r\n");
+        post_head(&fields) + &chunked(&body, 3_000)
+    } else {
+        post(&fields, &body)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_body_is_counted_once_it_is_gone(happenings in prop::collection::vec(happening(), 1..60)) {
+        let quotas = Quotas { body_kib: counted(1_000), ..Quotas::NONE };
+        let mut world = World::with(CoreConfig { quotas, ..config(3) });
+        let owners: Vec<_> = [1, 2].map(|number| open_from(&mut world, number)).into();
+        let mut conns = Vec::new();
+        for happening in happenings {
+            happening.befalls(&mut world, &owners, &mut conns);
+        }
+        for client in 0..world.clients.len() {
+            if world.ending(ClientId(client)).is_none() {
+                world.reset(ClientId(client));
+            }
+        }
+        while !world.calls.is_empty() {
+            let (shard, call) = world.take_call();
+            world.answer(shard, call.key, "{}");
+        }
+        world.advance(3 * 3_600_000);
+        for shard in &world.shards {
+            prop_assert_eq!(shard.population(), Default::default());
+        }
+        prop_assert!(world.census.kept() < 3 * MEMORY_STEP_BYTES, "{} bytes", world.census.kept());
+        prop_assert_eq!(world.census.ledger().accounts(), 0);
+    }
 }

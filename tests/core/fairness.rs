@@ -18,7 +18,7 @@ use std::{net::IpAddr, sync::Arc};
 const REVISION: &str = "2025-11-25";
 
 fn quota(max: u32) -> Quota {
-    Quota { max, loopback: Loopback::Counted }
+    Quota { max, loopback: Loopback::Bounded }
 }
 
 fn world(shards: u16, quotas: Quotas) -> World {

@@ -95,6 +95,11 @@ impl Decoder {
         self.state == State::Done
     }
 
+    /// What the body may come to.
+    pub fn bytes_max(&self) -> usize {
+        usize::try_from(self.body_bytes_max).unwrap_or(usize::MAX)
+    }
+
     /// How much room the next read should have, given `buffered` bytes in the input: never more than what has
     /// already arrived, or one ordinary buffer, so that declaring a length costs the server nothing.
     pub fn wanted_bytes(&self, buffered: usize) -> usize {
