@@ -57,7 +57,7 @@ complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-a
 complete -c moorline -n "__fish_moorline_needs_command" -l max-connections-per-principal -d 'Connections of one principal, wherever they come from [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-streams-per-client -d 'Streams that listen, of either era, of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
-complete -c moorline -n "__fish_moorline_needs_command" -l max-body-memory-per-client -d 'Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls; at least --max-body [default: a sixteenth of --memory-limit]' -r
+complete -c moorline -n "__fish_moorline_needs_command" -l max-body-memory-per-client -d 'Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls, and such replies until they are written; at least --max-body [default: a sixteenth of --memory-limit]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it they get 429, and of JWTs most unknown ones without a look [default: 10]' -r
 complete -c moorline -n "__fish_moorline_needs_command" -l max-sessions -d 'Sessions at one time' -r
@@ -153,7 +153,7 @@ complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connecti
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-connections-per-principal -d 'Connections of one principal, wherever they come from [default: a sixteenth of --max-connections]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions-per-client -d 'Sessions of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-streams-per-client -d 'Streams that listen, of either era, of one principal, or of one address where --auth is none [default: a sixteenth of --max-sessions]' -r
-complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-body-memory-per-client -d 'Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls; at least --max-body [default: a sixteenth of --memory-limit]' -r
+complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-body-memory-per-client -d 'Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls, and such replies until they are written; at least --max-body [default: a sixteenth of --memory-limit]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-session-rate -d 'Sessions that the same may begin per second, ten seconds\' worth at once [default: 100]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-bad-token-rate -d 'Bad tokens of one address per second, ten seconds\' worth at once; beyond it they get 429, and of JWTs most unknown ones without a look [default: 10]' -r
 complete -c moorline -n "__fish_moorline_using_subcommand serve" -l max-sessions -d 'Sessions at one time' -r

@@ -26,8 +26,8 @@ pub(super) struct QuotaFlags {
     #[arg(long, env = "MOORLINE_MAX_STREAMS_PER_CLIENT", value_name = "COUNT", help_heading = FAIRNESS)]
     #[arg(value_parser = count::<usize>)]
     max_streams_per_client: Option<usize>,
-    /// Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls; at least --max-body
-    /// [default: a sixteenth of --memory-limit]
+    /// Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls, and such replies
+    /// until they are written; at least --max-body [default: a sixteenth of --memory-limit]
     #[arg(long, env = "MOORLINE_MAX_BODY_MEMORY_PER_CLIENT", value_name = "SIZE", help_heading = FAIRNESS)]
     max_body_memory_per_client: Option<ByteSize>,
     /// Sessions that the same may begin per second, ten seconds' worth at once [default: 100]

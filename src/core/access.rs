@@ -452,6 +452,11 @@ impl Access {
         account
     }
 
+    /// Where its connections are counted, as long as it has any.
+    pub(super) fn account(&self, principal: PrincipalSlot) -> Option<Account> {
+        self.principals[principal].account
+    }
+
     fn forget_if_unheld(&mut self, principal: PrincipalSlot) {
         let entry = &self.principals[principal];
         if (entry.credentials, entry.sessions) == (0, 0) {

@@ -49,8 +49,8 @@ pub(super) struct Post {
     /// When its calls have taken too long.
     late_ms: u64,
     pub(super) timer: Option<TimerId>,
-    /// Its body is held by those who work on it.
-    _charge: Option<Charge>,
+    /// Its body, which those who work on it hold, and the responses of a batch that wait for others.
+    charge: Option<Charge>,
 }
 
 /// The form of a reply, once there is one.
@@ -419,7 +419,7 @@ impl Shard {
             calls: 1,
             late_ms: u64::MAX,
             timer: None,
-            _charge: request.charge.take(),
+            charge: request.charge.take(),
         });
         self.conns[conn].state = State::Waiting(post);
         post
@@ -440,7 +440,7 @@ impl Shard {
             calls: 1,
             late_ms: u64::MAX,
             timer: None,
-            _charge: request.charge.take(),
+            charge: request.charge.take(),
         })
     }
 
@@ -561,6 +561,29 @@ impl Shard {
 
     pub(super) fn session_of_call(&self, call: CallSlot) -> SessionSlot {
         self.calls[call].session
+    }
+
+    /// The backend's answer, unless whoever is to read it leaves too much unread. Where nobody is at present, it is kept for
+    /// replay.
+    pub(super) fn admit_response(
+        &mut self,
+        call: CallSlot,
+        answer: Result<Bytes, RpcError>,
+    ) -> Result<Bytes, RpcError> {
+        let CallEntry { session, post, .. } = self.calls[call];
+        let post = &self.posts[post];
+        let reader = match post.form {
+            Form::Undecided(..) => post.conn,
+            Form::Stream(stream) => self.streams[stream].live_conn(),
+            Form::Carried => self.sessions[session].carrier,
+        };
+        // A batch's earlier responses are with its body.
+        let own = post.charge.as_ref().filter(|_| post.kind != PostKind::Batch);
+        let own_kib = own.map_or(0, Charge::kib);
+        match reader {
+            Some(reader) => self.admit_answer(reader, own_kib, answer),
+            None => answer,
+        }
     }
 
     /// A call is over: its response, if it gets one, goes where its POST is answered.
@@ -733,7 +756,10 @@ impl Shard {
                 self.respond_carried(post, queue::Message { class: Class::Response, payload }, now);
             }
             Form::Undecided(_, _, responses) if entry.kind == PostKind::Batch => {
-                responses.push(parts.concat().into());
+                let response = parts.concat();
+                let (conn, bytes, charge) = (entry.conn, response.len(), entry.charge.take());
+                responses.push(response.into());
+                self.posts[post].charge = charge.map(|charge| self.enlarged(conn, charge, bytes));
             }
             Form::Undecided(..) => self.respond_with_json(post, &parts, now),
         }

@@ -11,6 +11,7 @@
 use super::{
     http::{Persistence, Refusal, ReplyHead, Version, reply::CONTINUE_100},
     journal::NotedEnd,
+    memory::Unread,
     output::{Boundary, Output},
     quotas::Source,
     request::{ReadRequest, ReplyFacts, Request},
@@ -184,6 +185,13 @@ impl Conn {
     pub(super) fn pin_output(&mut self) {
         if let Some(output) = &mut self.output {
             output.pin();
+        }
+    }
+
+    /// What was queued last counts until it is written.
+    pub(super) fn hold_until_written(&mut self, unread: Unread) {
+        if let Some(output) = &mut self.output {
+            output.hold(unread);
         }
     }
 
@@ -765,6 +773,7 @@ impl Shard {
         let out = out.freeze();
         self.conns[conn].persistence = head.exchange.persistence;
         self.queue_bytes(conn, out.clone(), now);
+        self.count_unread(conn, out.len());
         self.finish_reply(conn, Afterwards::AsAgreed, now);
         out
     }

@@ -34,7 +34,8 @@ counters! {
     connections
     /// Connections refused at the cap.
     connections_refused
-    /// Connections, sessions, streams and large bodies refused because their client has as much as one client may.
+    /// Connections, sessions, streams and large bodies refused, and large answers dropped, because their client has as much as
+    /// one client may.
     clients_over_quota
     /// Sessions, streams and large bodies refused because memory is short.
     refused_for_memory

@@ -309,6 +309,9 @@ impl Shard {
         match tell {
             Tell::Respond(_, answer) => {
                 let answer = self.bounded(answer);
+                let entry = &self.exchanges[exchange];
+                let own_kib = entry.charge.as_ref().map_or(0, Charge::kib);
+                let answer = self.admit_answer(entry.conn, own_kib, answer);
                 self.answer_exchange(exchange, answer, now);
             }
             Tell::Refuse(_) => self.refuse_exchange(exchange, &Refusal::too_many_exchanges(), now),
@@ -449,7 +452,9 @@ impl Shard {
     pub(super) fn queue_event(&mut self, conn: ConnSlot, payload: Bytes, now: Now) {
         self.counters.events += 1;
         let (before, after) = sse::event(self.conns[conn].transfer, None, payload.len());
+        let bytes = payload.len();
         self.queue_frame(conn, [Piece::Inline(before), Piece::Owned(payload), Piece::Static(after)], now);
+        self.count_unread(conn, bytes);
     }
 
     /// Ends an event stream cleanly: everything queued and the last chunk are written first.

@@ -3,7 +3,7 @@
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
 //! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left,
-//! and by large bodies as they come: never by a small request on a kept connection, nor by keep-alives.
+//! and by large bodies as they come and large replies as they go: never by a small request on a kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
 //! are exact: nobody is refused for what another one has. About 70 bytes per client. Locks are of one stripe of many, held
@@ -40,7 +40,7 @@ pub enum Item {
     Session,
     /// An attached GET stream.
     Stream,
-    /// 1,024 bytes of a large body that is on its way, or whose call runs.
+    /// 1,024 bytes of a large body that is on its way, or whose call runs, or of a large reply that waits to be written.
     BodyKib,
 }
 

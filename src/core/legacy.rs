@@ -321,12 +321,16 @@ impl Shard {
 
     fn write_carried(&mut self, conn: ConnSlot, message: Message, now: Now) {
         self.counters.events += 1;
-        let (before, after) = sse::event(self.conns[conn].transfer, None, message.payload.len());
+        let (is_response, bytes) = (message.class == Class::Response, message.payload.len());
+        let (before, after) = sse::event(self.conns[conn].transfer, None, bytes);
         self.queue_frame(
             conn,
             [Piece::Inline(before), Piece::Shared(message.payload), Piece::Static(after)],
             now,
         );
+        if is_response {
+            self.count_unread(conn, bytes);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the process holds for its clients, and when newcomers are refused for it (`--memory-limit`).
 //!
 //! Counted are entries of connections, sessions and streams; bodies, as far as they have come, until their calls have ended;
-//! and what is kept of request streams for replay. Not counted: messages many sessions share, and the backend's own memory.
+//! large replies until they are written; and what is kept of replies for replay. Not counted: messages many sessions share,
+//! and the backend's own memory.
 //! Each shard counts for itself and adds to the process's sum in steps of [`MEMORY_STEP_BYTES`], so that a request on a
 //! busy server touches nothing that shards share, unless it moves; the sum may lag by a step per shard.
 //!
@@ -12,16 +13,22 @@
 //! that whoever sends much and never ends takes its own share and nobody else's. A body has one charge, which goes where the
 //! body goes: from the request to its call, and to another shard. So it is counted once, always, and asked about only
 //! where it is read.
+//!
+//! Large replies that wait to be written are part of the same share: whoever asks for much and does not read it is
+//! the same client as one who sends much and never ends. A reply of any size is let out as long as the share is not used up,
+//! so one that is larger than a share arrives, too; beyond it a large answer fails its call.
 
 use super::{
     census::Census,
     http::{Framing, Refusal},
+    jsonrpc::RpcError,
     ledger::{Account, Item},
     quotas::kib_of,
     shard::Shard,
     table::ConnSlot,
 };
 use crate::limits::{ENTRY_BYTES_EXPECTED, MEMORY_STEP_BYTES, RETRY_AFTER_S, SMALL_BODY_BYTES};
+use bytes::Bytes;
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
 /// What one shard holds beside its tables.
@@ -101,7 +108,7 @@ impl Charge {
     }
 
     /// What the account has of them.
-    fn kib(&self) -> u32 {
+    pub(super) fn kib(&self) -> u32 {
         self.account.map_or(0, |_| kib_of(self.bytes()))
     }
 
@@ -117,6 +124,21 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.meter.remove(self.bytes());
         leave_bodies(&self.meter.census, self.account, self.bytes());
+    }
+}
+
+/// A large reply that waits to be written: counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Unread {
+    bytes: usize,
+    account: Option<Account>,
+    meter: Rc<Meter>,
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.meter.remove(self.bytes);
+        leave_bodies(&self.meter.census, self.account, self.bytes);
     }
 }
 
@@ -200,8 +222,54 @@ impl Shard {
         charge
     }
 
+    /// The answer, unless it is large and the share of whoever is to read it is used up. `own_kib` of the share are of the body
+    /// that is answered.
+    ///
+    /// # Errors
+    /// Those of the answer; or that its client leaves too much unread.
+    pub(super) fn admit_answer(
+        &mut self,
+        reader: ConnSlot,
+        own_kib: u32,
+        answer: Result<Bytes, RpcError>,
+    ) -> Result<Bytes, RpcError> {
+        if size_of_answer(&answer) > SMALL_BODY_BYTES {
+            self.check_unread(reader, own_kib)?;
+        }
+        answer
+    }
+
+    /// Counts a reply of that size that was queued on the connection just now, until it is written. What is kept of it for
+    /// replay counts by itself: it may be evicted there before it is written here.
+    pub(super) fn count_unread(&mut self, conn: ConnSlot, bytes: usize) {
+        if bytes > SMALL_BODY_BYTES {
+            let account = self.enter_unread(Some(conn), None, kib_of(bytes));
+            self.meter.add(bytes);
+            let unread = Unread { bytes, account, meter: Rc::clone(&self.meter) };
+            self.conns[conn].hold_until_written(unread);
+        }
+    }
+
+    /// The charge of a batch with one response more, which waits for the others.
+    pub(super) fn enlarged(&self, conn: Option<ConnSlot>, mut charge: Charge, bytes: usize) -> Charge {
+        let bytes = charge.bytes() + bytes;
+        if bytes > SMALL_BODY_BYTES {
+            charge.account = self.enter_unread(conn, charge.account, kib_of(bytes) - charge.kib());
+        }
+        charge.raise_to(bytes);
+        charge
+    }
+
     /// Counts nothing yet.
     fn charge(&self) -> Charge {
         Charge { bytes: 0, account: None, meter: Rc::clone(&self.meter) }
+    }
+}
+
+/// What an answer takes, its framing aside.
+pub(super) fn size_of_answer(answer: &Result<Bytes, RpcError>) -> usize {
+    match answer {
+        Ok(result) => result.len(),
+        Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.len()),
     }
 }

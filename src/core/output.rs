@@ -3,9 +3,13 @@
 //! Owns pieces in order, each marked when it ends a frame. Exists only while it holds something (the shard
 //! keeps a few emptied ones for reuse). Invariants: `bytes` is the sum of the pieces; the first piece starts at
 //! the first unwritten byte; the first `lent` bytes are with the kernel and are never taken back, nor are the first
-//! `pinned` ones; a frame of which a byte was written or lent is always finished.
+//! `pinned` ones; a frame of which a byte was written or lent is always finished; what counts as unread ends within what
+//! waits.
 
-use super::seam::{Inline, Piece};
+use super::{
+    memory::Unread,
+    seam::{Inline, Piece},
+};
 use crate::limits::SLICES_PER_WRITE_MAX;
 use std::collections::VecDeque;
 
@@ -31,6 +35,8 @@ pub(super) struct Output {
     lent: usize,
     pinned: usize,
     progress: Progress,
+    /// Large replies among the pieces, each with how many bytes from here on it ends.
+    unread: VecDeque<(usize, Unread)>,
 }
 
 impl Output {
@@ -48,6 +54,11 @@ impl Output {
         self.bytes += rest.len();
         self.pieces.push_front((Piece::Static(rest), Boundary::FrameEnd));
         self.progress = Progress::MidFrame;
+    }
+
+    /// What was pushed last counts as long as it waits.
+    pub(super) fn hold(&mut self, unread: Unread) {
+        self.unread.push_back((self.bytes, unread));
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -79,6 +90,10 @@ impl Output {
         self.bytes -= count;
         self.lent = 0;
         self.pinned = self.pinned.saturating_sub(count);
+        self.unread.retain_mut(|(end, _)| {
+            *end = end.saturating_sub(count);
+            *end > 0
+        });
         while count > 0 {
             let (piece, _) = self.pieces.front_mut().expect("bytes are in pieces");
             let len = piece.len();
@@ -106,6 +121,7 @@ impl Output {
         let kept = self.pieces_started();
         let retracted: usize = self.pieces.drain(kept..).map(|(piece, _)| piece.len()).sum();
         self.bytes -= retracted;
+        self.unread.retain(|(end, _)| *end <= self.bytes);
     }
 
     /// How many pieces, from the front, belong to frames already started, or pinned.

@@ -6,7 +6,9 @@
 
 use super::{
     http::{Refusal, Status},
+    jsonrpc::RpcError,
     ledger::{Account, Act, Client, Full, Item, Ledger, Pace},
+    refusals::SERVER_ERROR,
     seam::Now,
     shard::Shard,
     table::{ConnSlot, PrincipalSlot, SessionSlot},
@@ -44,8 +46,8 @@ pub struct Quotas {
     pub sessions: Quota,
     /// Streams that listen, of either kind, of one principal or address (`--max-streams-per-client`).
     pub streams: Quota,
-    /// Large bodies of one principal or address, on their way and in calls, in units of 1,024 bytes
-    /// (`--max-body-memory-per-client`).
+    /// Large bodies of one principal or address, on their way and in calls, and large replies that wait to be written, in units
+    /// of 1,024 bytes (`--max-body-memory-per-client`).
     pub body_kib: Quota,
     /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
     pub session_rate: Quota,
@@ -318,6 +320,48 @@ impl Shard {
             None => Ok(None),
         };
         entered.map_err(|Full| self.refuse_over(Over::Bodies))
+    }
+
+    /// Whether a large reply may be added to what this connection's client has not read. `own_kib` of what is counted are of
+    /// the call that is answered.
+    ///
+    /// # Errors
+    /// That its large bodies and replies are as much as one client's may be without it.
+    pub(super) fn check_unread(&mut self, conn: ConnSlot, own_kib: u32) -> Result<(), RpcError> {
+        let max = self.config.quotas.body_kib.max_for(self.locality(conn));
+        if max == u32::MAX {
+            return Ok(());
+        }
+        let account = match self.principal_of_conn(conn) {
+            Some(principal) => self.access.account(principal),
+            None => Some(self.conns[conn].source.account),
+        };
+        let counted = account.map_or(0, |account| self.census.ledger().count(account, Item::BodyKib));
+        if counted.saturating_sub(own_kib) < max {
+            return Ok(());
+        }
+        self.counters.clients_over_quota += 1;
+        let message = "the answer is dropped: you leave as much unread as one client may; read your replies";
+        Err(RpcError { code: SERVER_ERROR, message: message.into(), data: None })
+    }
+
+    /// Counts so many units of large replies that wait for whoever is at this connection, if there is a bound and anybody. What
+    /// was counted with them before is in `account`.
+    pub(super) fn enter_unread(
+        &self,
+        conn: Option<ConnSlot>,
+        account: Option<Account>,
+        kib: u32,
+    ) -> Option<Account> {
+        let binds = |conn: &ConnSlot| self.config.quotas.body_kib.binds(self.locality(*conn));
+        let entered = match (account, conn.filter(binds)) {
+            (Some(account), _) => {
+                self.census.ledger().enter_many_in(account, Item::BodyKib, kib, u32::MAX).map(|()| account)
+            }
+            (None, Some(conn)) => self.enter_client(conn, Item::BodyKib, kib, |_| Quotas::NONE.body_kib),
+            (None, None) => return None,
+        };
+        Some(entered.expect("u32::MAX KiB are more than there is"))
     }
 
     /// It is attached no longer.

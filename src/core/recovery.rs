@@ -9,6 +9,7 @@
 //! which there is no doubt never gets here, nor that to `initialize`.
 
 use super::{
+    memory::Meter,
     moved::Moved,
     queue::Message,
     seam::*,
@@ -56,20 +57,39 @@ struct Written {
 }
 
 impl Lost {
+    fn bytes(&self) -> usize {
+        self.message.payload.len()
+    }
+
+    /// Those that are in no log.
+    fn own_bytes(&self) -> usize {
+        match self.origin {
+            Origin::Nameless => self.bytes(),
+            Origin::Doubtful(_) => 0,
+        }
+    }
+
     fn is_on(&self, stream: StreamSlot) -> bool {
         self.copies.iter().any(|copy| copy.stream == stream)
     }
 }
 
 impl Recovery {
-    fn remove(&mut self, condemned: impl Fn(&Lost) -> bool) {
-        self.replies.retain(|lost| !condemned(lost));
-        self.bytes = self.replies.iter().map(|lost| lost.message.payload.len()).sum();
+    fn remove(&mut self, condemned: impl Fn(&Lost) -> bool, meter: &Meter) {
+        self.replies.retain(|lost| {
+            let stays = !condemned(lost);
+            if !stays {
+                self.bytes -= lost.bytes();
+                meter.remove(lost.own_bytes());
+            }
+            stays
+        });
     }
 
-    fn drop_oldest(&mut self) {
+    fn drop_oldest(&mut self, meter: &Meter) {
         if let Some(lost) = self.replies.pop_front() {
-            self.bytes -= lost.message.payload.len();
+            self.bytes -= lost.bytes();
+            meter.remove(lost.own_bytes());
         }
     }
 
@@ -99,12 +119,14 @@ impl Shard {
         }
         let (events_max, bytes_max) = (self.config.replay_events_max, self.config.replay_bytes_max);
         let recovery = self.sessions[session].recovery.get_or_insert_default();
-        recovery.bytes += message.payload.len();
-        recovery.replies.push_back(Lost { message, at_ms: now.ms, origin, claim: None, copies: Vec::new() });
+        let lost = Lost { message, at_ms: now.ms, origin, claim: None, copies: Vec::new() };
+        recovery.bytes += lost.bytes();
+        self.meter.add(lost.own_bytes());
+        recovery.replies.push_back(lost);
         while recovery.replies.len() > 1
             && (recovery.replies.len() > events_max || recovery.bytes > bytes_max)
         {
-            recovery.drop_oldest();
+            recovery.drop_oldest(&self.meter);
             self.counters.events_evicted += 1;
         }
         self.arm_recovery(session, now.ms + self.config.replay_ttl_ms);
@@ -125,9 +147,11 @@ impl Shard {
         let Some(payload) = self.claimed(session, stream).map(|lost| lost.message.payload.clone()) else {
             return false;
         };
-        let (before, after) = sse::event(self.conns[conn].transfer, None, payload.len());
+        let bytes = payload.len();
+        let (before, after) = sse::event(self.conns[conn].transfer, None, bytes);
         let pieces = [Piece::Inline(before), Piece::Shared(payload), Piece::Static(after)];
         let end = self.queue_frame(conn, pieces, now);
+        self.count_unread(conn, bytes);
         self.counters.replies_recovered += 1;
         if let Some(lost) = self.claimed(session, stream) {
             lost.copies.push(Written { stream, end });
@@ -228,7 +252,7 @@ impl Shard {
 
     fn forget_replies(&mut self, session: SessionSlot, condemned: impl Fn(&Lost) -> bool) {
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        recovery.remove(condemned);
+        recovery.remove(condemned, &self.meter);
         self.drop_empty_recovery(session);
     }
 

@@ -21,7 +21,7 @@ use super::{
     ids::Generations,
     journal::Journal,
     listen,
-    memory::Meter,
+    memory::{Meter, size_of_answer},
     output::Output,
     publish::Of,
     queue::{Class, Message},
@@ -376,6 +376,7 @@ impl Shard {
         let heard = match tell {
             Tell::Respond(call, answer) => self.find_call(call).map(|call| {
                 let answer = self.bounded(answer);
+                let answer = self.admit_response(call, answer);
                 self.finish_call(call, Outcome::Answered(answer), now);
             }),
             Tell::Refuse(call) => {
@@ -698,11 +699,7 @@ impl Shard {
         &mut self,
         answer: Result<Bytes, super::jsonrpc::RpcError>,
     ) -> Result<Bytes, super::jsonrpc::RpcError> {
-        let bytes = match &answer {
-            Ok(result) => result.len(),
-            Err(error) => error.message.len() + error.data.as_ref().map_or(0, |data| data.len()),
-        };
-        if self.is_bounded(bytes) {
+        if self.is_bounded(size_of_answer(&answer)) {
             return answer;
         }
         let error = super::jsonrpc::RpcError::internal_error();

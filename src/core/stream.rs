@@ -500,13 +500,17 @@ impl Shard {
         let Some(event) = entry.log.as_mut().and_then(|log| log.next_unsent()) else { return false };
         let id = EventId { tag, kind: entry.kind, stream: entry.number, sequence: event.sequence };
         let payload = event.message.payload.clone();
-        let (before, after) = sse::event(self.conns[conn].transfer, Some(id), payload.len());
+        let bytes = payload.len();
+        let (before, after) = sse::event(self.conns[conn].transfer, Some(id), bytes);
         self.counters.events += 1;
         let end = self.queue_frame(
             conn,
             [Piece::Inline(before), Piece::Shared(payload), Piece::Static(after)],
             now,
         );
+        if id.kind == StreamKind::Request {
+            self.count_unread(conn, bytes);
+        }
         let entry = &mut self.streams[stream];
         if entry.unnamed_until == NAMELESS {
             entry.unnamed_until = end;

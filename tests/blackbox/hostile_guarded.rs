@@ -297,6 +297,34 @@ fn bodies_that_never_end_leave_room_for_others() {
     guarded.assert_unharmed();
 }
 
+/// The same of whoever asks for much and reads nothing.
+#[test]
+fn replies_that_nobody_reads_leave_room_for_others() {
+    let guarded = Guarded::start(&["--memory-limit", "64MiB", "--max-body", "4MiB"]);
+    let bobs = open(&guarded.server, &guarded.bob) + &bearer(&guarded.bob);
+    let call = echo_call(7.into(), &"y".repeat(1024 * 1024)).to_string();
+    let bytes = post("/mcp", &bobs, &call);
+    let mut deaf: Vec<_> = (0..40)
+        .map(|_| {
+            let mut connection = Connection::open_narrow(guarded.server.address(), 4096);
+            connection.send_unheard(&bytes);
+            connection
+        })
+        .collect();
+    until("some are told to read their replies, or are refused", || {
+        deaf.retain_mut(|connection| {
+            let arrived = connection.arrived();
+            !arrived.starts_with(b"HTTP/1.1 429 ") && !arrived.windows(8).any(|part| part == b"\"code\":-")
+        });
+        deaf.len() <= 10
+    });
+    let alices = guarded.session.clone() + &bearer(&guarded.alice);
+    assert_eq!(send(&mut guarded.server.connect(), "POST", &alices, &call).status(), 200);
+    open(&guarded.server, &guarded.alice);
+    drop(deaf);
+    guarded.assert_unharmed();
+}
+
 #[test]
 fn strangers_in_numbers_cost_nobody_else_anything() {
     let flags =

@@ -1,4 +1,4 @@
-//! What one client's bodies may hold together, and that they are counted wherever they are.
+//! What one client's bodies may hold together, and that they and replies are counted wherever they are, and no longer.
 
 use crate::{
     memory::call,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 const REVISION: &str = "2025-11-25";
 const KIB: usize = 1024;
 
-fn counted(max: u32) -> Quota {
+pub(crate) fn counted(max: u32) -> Quota {
     Quota { max, loopback: Loopback::Bounded }
 }
 
@@ -31,18 +31,18 @@ fn shared_world(kib: u32) -> World {
     World::with(CoreConfig { quotas: Quotas { body_kib: counted(kib), ..Quotas::NONE }, ..config(2) })
 }
 
-fn open_from(world: &mut World, number: u8) -> ClientId {
+pub(crate) fn open_from(world: &mut World, number: u8) -> ClientId {
     let client = connect_from(world, number);
     world.shake_hands(client, REVISION);
     client
 }
 
-fn connect_from(world: &mut World, number: u8) -> ClientId {
+pub(crate) fn connect_from(world: &mut World, number: u8) -> ClientId {
     world.try_connect_from(0, [192, 0, 2, number].into()).expect("admitted")
 }
 
 /// A POST from that address in the session of `owner` of which so many bytes come, and its status if it was refused.
-fn stall(world: &mut World, number: u8, owner: ClientId, bytes: usize) -> (ClientId, Option<u16>) {
+pub(crate) fn stall(world: &mut World, number: u8, owner: ClientId, bytes: usize) -> (ClientId, Option<u16>) {
     let fields = format!("{}Accept: */*\r\nContent-Length: 1000000\r\n", world.session_field(owner));
     let client = connect_from(world, number);
     world.send(client, post_head(&fields));
@@ -262,7 +262,7 @@ fn a_body_that_no_shard_takes_is_counted_no_longer() {
 
 // --- Bounds that change -------------------------------------------------------------------------
 
-fn reconfigure(world: &mut World, config: CoreConfig) {
+pub(crate) fn reconfigure(world: &mut World, config: CoreConfig) {
     let config = Arc::new(config);
     world.shards.iter_mut().for_each(|shard| shard.reconfigure(Arc::clone(&config)));
 }
@@ -315,14 +315,39 @@ fn a_body_is_counted_in_full_whatever_bodies_may_be_since() {
 /// What may happen to connections with bodies.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
-    Connect { shard: usize, client: u8, reads: bool },
+    Connect {
+        shard: usize,
+        client: u8,
+        reads: bool,
+    },
     Ping(usize),
-    Call { conn: usize, kib: usize, state: u8, chunked: bool, of_it: usize },
-    Answer,
+    Call {
+        conn: usize,
+        kib: usize,
+        state: u8,
+        chunked: bool,
+        of_it: usize,
+    },
+    /// A small one in the session, for a reply of either form.
+    Ask {
+        conn: usize,
+        accept: &'static str,
+    },
+    /// With so much.
+    Answer(usize),
+    Stall(usize),
+    Read {
+        conn: usize,
+        kib: usize,
+    },
     Acknowledge(usize),
     Reset(usize),
     Wait(u64),
-    Rules { kib: u32, memory_kib: usize, body_kib: usize },
+    Rules {
+        kib: u32,
+        memory_kib: usize,
+        body_kib: usize,
+    },
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -334,7 +359,12 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => (any::<usize>(), sizes, 0..4u8, any::<bool>(), 0..5usize).prop_map(
             |(conn, kib, state, chunked, of_it)| Happening::Call { conn, kib, state, chunked, of_it }
         ),
-        2 => Just(Happening::Answer),
+        2 => (any::<usize>(), prop::sample::select(vec!["application/json", "text/event-stream"]))
+            .prop_map(|(conn, accept)| Happening::Ask { conn, accept }),
+        4 => prop::sample::select(vec![0, 5, 600]).prop_map(Happening::Answer),
+        2 => any::<usize>().prop_map(Happening::Stall),
+        2 => (any::<usize>(), prop::sample::select(vec![1, 500, 100_000]))
+            .prop_map(|(conn, kib)| Happening::Read { conn, kib }),
         1 => any::<usize>().prop_map(Happening::Acknowledge),
         1 => any::<usize>().prop_map(Happening::Reset),
         1 => (0..40_000u64).prop_map(Happening::Wait),
@@ -360,9 +390,9 @@ impl Happening {
                 }
                 conns.push(conn);
             }
-            Happening::Answer if !world.calls.is_empty() => {
+            Happening::Answer(kib) if !world.calls.is_empty() => {
                 let (shard, call) = world.take_call();
-                world.answer(shard, call.key, "{}");
+                world.answer(shard, call.key, &format!(r#"{{"text":"{}"}}"#, "y".repeat(kib * KIB)));
             }
             Happening::Wait(ms) => world.advance(ms),
             Happening::Rules { kib, memory_kib, body_kib } => {
@@ -371,6 +401,17 @@ impl Happening {
                 reconfigure(world, CoreConfig { quotas, memory_bytes_max, body_bytes_max, ..config(3) });
             }
             _ if conns.is_empty() => {}
+            Happening::Stall(conn) => world.stall(at(conns, conn)),
+            Happening::Read { conn, kib } => world.open_window(at(conns, conn), kib * KIB),
+            Happening::Ask { conn, accept } => {
+                let (conn, body) = (at(conns, conn), request("1", "tools/call"));
+                let length = body.len();
+                let fields =
+                    world.session_field(conn) + &format!("Accept: {accept}\r\nContent-Length: {length}\r\n");
+                if world.ending(conn).is_none() {
+                    world.send(conn, post_head(&fields) + &body);
+                }
+            }
             Happening::Ping(conn) => world.post(at(conns, conn), &request("1", "ping")),
             Happening::Acknowledge(conn) => world.acknowledge(at(conns, conn)),
             Happening::Reset(conn) => {
@@ -389,7 +430,7 @@ impl Happening {
                     }
                 }
             }
-            Happening::Answer => {}
+            Happening::Answer(_) => {}
         }
     }
 }
@@ -413,7 +454,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_body_is_counted_once_it_is_gone(happenings in prop::collection::vec(happening(), 1..60)) {
+    fn nothing_is_counted_once_it_is_gone(happenings in prop::collection::vec(happening(), 1..100)) {
         let quotas = Quotas { body_kib: counted(1_000), ..Quotas::NONE };
         let mut world = World::with(CoreConfig { quotas, ..config(3) });
         let owners: Vec<_> = [1, 2].map(|number| open_from(&mut world, number)).into();

@@ -32,3 +32,4 @@ mod sessions;
 mod shards;
 mod stop;
 mod subscriptions;
+mod unread;
