@@ -75,15 +75,22 @@ struct Model {
     waiting: Vec<String>,
     /// What a stream that is gone did not deliver while nobody else was attached.
     left_behind: Option<(u32, Vec<String>)>,
+    /// What went from that stream to another while the first's peer was still to get it.
+    moved: Vec<Sent>,
+    /// Of these a cursor has said that they arrived all the same: they move no further.
+    proven: Vec<String>,
     /// Of each client: whether it acknowledges, what is in flight to it, what it got.
     peers: Vec<Peer>,
 }
 
+/// A message under the number of the stream it was written to.
+type Sent = (u32, String);
+
 #[derive(Debug, Default)]
 struct Peer {
     is_silent: bool,
-    in_flight: Vec<String>,
-    got: Vec<String>,
+    in_flight: Vec<Sent>,
+    got: Vec<Sent>,
 }
 
 impl Model {
@@ -147,7 +154,9 @@ impl Model {
         }
     }
 
-    fn resume(&mut self, number: u32) {
+    /// Somebody comes back with the last id that the client `named` has seen, which is of that stream.
+    fn resume(&mut self, number: u32, named: usize) {
+        self.cursor_proves(number, named);
         let client = self.new_peer();
         let former = self.attached.iter().position(|stream| stream.number == number);
         let mut takes_over = self.cut_primary == Some(number);
@@ -170,6 +179,7 @@ impl Model {
             }
         };
         for text in replayed {
+            self.proven.retain(|proven| *proven != text);
             self.write(number, text);
         }
         if takes_over || self.primary_is_vacant() {
@@ -177,9 +187,21 @@ impl Model {
         }
     }
 
+    /// Whoever names an event has what was written to its stream before.
+    fn cursor_proves(&mut self, number: u32, named: usize) {
+        let got = &self.peers[named].got;
+        let proven = self.moved.iter().filter(|moved| moved.0 == number && got.contains(moved));
+        self.proven.extend(proven.map(|(_, text)| text.clone()));
+        if let Some((_, messages)) = &mut self.left_behind {
+            messages.retain(|text| !self.proven.contains(text));
+        }
+        self.left_behind.take_if(|(_, messages)| messages.is_empty());
+    }
+
     fn make_primary(&mut self, number: u32) {
         self.primary = Some(number);
         if let Some((_, mut messages)) = self.left_behind.take() {
+            messages.retain(|text| !self.proven.contains(text));
             messages.append(&mut self.waiting);
             self.waiting = messages;
         }
@@ -191,10 +213,10 @@ impl Model {
     fn write(&mut self, number: u32, text: String) {
         let client = self.client_of(number);
         if self.peers[client].is_silent {
-            self.peers[client].in_flight.push(text.clone());
+            self.peers[client].in_flight.push((number, text.clone()));
             self.stream(number).unacked.push(text);
         } else {
-            self.peers[client].got.push(text);
+            self.peers[client].got.push((number, text));
         }
     }
 
@@ -278,6 +300,7 @@ impl Model {
         let better = self.best().filter(|best| !best.is_demoted).map(|best| best.number);
         let Some(heir) = self.primary.filter(|primary| *primary != number).or(better) else { return };
         let unacked = std::mem::take(&mut self.stream(number).unacked);
+        self.moved.extend(unacked.iter().map(|text| (number, text.clone())));
         self.left_behind = Some((number, unacked));
         self.make_primary(heir);
     }
@@ -372,7 +395,8 @@ impl Pair {
         if self.known.is_empty() {
             return;
         }
-        let cursor = self.known[choice % self.known.len()].last_id.clone();
+        let named = choice % self.known.len();
+        let cursor = self.known[named].last_id.clone();
         let stream = cursor.split('-').nth(1).expect("an event id");
         let Some(number) = stream.strip_prefix('l').map(|number| number.parse().expect("a number")) else {
             self.open(Some(cursor));
@@ -383,7 +407,7 @@ impl Pair {
         let is_busy = self.model.attached.iter().any(|s| s.number == number && !s.unacked.is_empty());
         if is_latest && !is_busy {
             self.open(Some(cursor));
-            self.model.resume(number);
+            self.model.resume(number, named);
         }
     }
 
@@ -420,7 +444,8 @@ impl Pair {
                 let events = self.world.events(self.known[index].client);
                 self.learn(index, &events);
             }
-            assert_eq!(self.known[index].got, self.model.peers[index].got, "what client {index} got");
+            let expected: Vec<_> = self.model.peers[index].got.iter().map(|(_, text)| text.clone()).collect();
+            assert_eq!(self.known[index].got, expected, "what client {index} got");
             assert!(self.world.clients[self.known[index].client.0].closed != self.known[index].is_connected);
         }
     }
@@ -471,6 +496,31 @@ fn a_cursor_proves_nothing_of_what_its_client_said_it_had_not() {
     for op in ops {
         pair.step(op);
     }
+    pair.finish();
+}
+
+/// A message has moved to a peer that is silent as well; then the first peer has it after all, and its client says so.
+#[test]
+fn what_a_cursor_proves_moves_no_further() {
+    let mut pair = Pair::new();
+    let ops = [
+        Op::Plain,
+        Op::FallThrough,
+        Op::Silence(0),
+        Op::Silence(1),
+        Op::Announce,
+        Op::Plain,
+        Op::Reset(2),
+        Op::Pause,
+        Op::Plain,
+        Op::Wake(0),
+        Op::Resume(0),
+    ];
+    for op in ops {
+        pair.step(op);
+    }
+    let got: Vec<_> = pair.known.iter().map(|known| known.got.len()).collect();
+    assert_eq!(got, [1, 0, 0, 0, 0]);
     pair.finish();
 }
 
