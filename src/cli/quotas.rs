@@ -27,7 +27,8 @@ pub(super) struct QuotaFlags {
     #[arg(value_parser = count::<usize>)]
     max_streams_per_client: Option<usize>,
     /// Bytes that bodies over 4 KiB of the same may hold together, on their way and in calls, and such replies
-    /// until they are written; at least --max-body [default: a sixteenth of --memory-limit]
+    /// until they are written; as much again of those that were not taken, and of what is kept for replay; at least
+    /// --max-body [default: a sixteenth of --memory-limit]
     #[arg(long, env = "MOORLINE_MAX_BODY_MEMORY_PER_CLIENT", value_name = "SIZE", help_heading = FAIRNESS)]
     max_body_memory_per_client: Option<ByteSize>,
     /// Sessions that the same may begin per second, ten seconds' worth at once [default: 100]

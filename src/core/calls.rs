@@ -16,13 +16,13 @@ use super::{
     http::{Content, Forms, Refusal, ReplyHead, Status},
     ids::EventId,
     jsonrpc::{self, Body, EnvelopeError, InitializeParams, Message, Meta, RpcError},
-    memory::Charge,
+    memory::{Charge, size_of_answer},
     queue::{self, Class},
     recovery::Origin,
     refusals::SERVER_ERROR,
     request::{ReplyFacts, Request, SessionField, Wire},
     seam::*,
-    session::{Holder, Phase, SessionEnd},
+    session::{Phase, Session, SessionEnd},
     shard::{Deadline, Shard},
     sse,
     stream::{EndOfStream, Role, Via},
@@ -251,7 +251,7 @@ impl Shard {
         self.check_memory()?;
         let revision = Revision::with_sessions_from_date(&wanted.protocol_version)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
-        let holder = Holder { owner: self.principal_of_conn(conn), account: self.enter_session(conn, now)? };
+        let holder = self.enter_session(conn, now)?;
         let session = self
             .begin_session(revision, asks::features(&wanted.capabilities), holder, now)
             .ok_or_else(Refusal::too_many_sessions)?;
@@ -563,13 +563,15 @@ impl Shard {
         self.calls[call].session
     }
 
-    /// The backend's answer, unless whoever is to read it leaves too much unread. Where nobody is at present, it is kept for
-    /// replay.
+    /// The backend's answer, unless it is large and whoever is to read it, or the session's client, leaves too much unread.
     pub(super) fn admit_response(
         &mut self,
         call: CallSlot,
         answer: Result<Bytes, RpcError>,
     ) -> Result<Bytes, RpcError> {
+        if size_of_answer(&answer) <= limits::SMALL_BODY_BYTES {
+            return answer;
+        }
         let CallEntry { session, post, .. } = self.calls[call];
         let post = &self.posts[post];
         let reader = match post.form {
@@ -580,6 +582,8 @@ impl Shard {
         // A batch's earlier responses are with its body.
         let own = post.charge.as_ref().filter(|_| post.kind != PostKind::Batch);
         let own_kib = own.map_or(0, Charge::kib);
+        let Session { account, locality, .. } = self.sessions[session];
+        self.check_unread(Some(account), locality, own_kib)?;
         match reader {
             Some(reader) => self.admit_answer(reader, own_kib, answer),
             None => answer,

@@ -167,6 +167,11 @@ impl Conn {
         self.written + (comment + self.output_bytes()) as u64
     }
 
+    /// The offset up to which the kernel has taken the connection's output, as far as it has reported.
+    pub(super) fn written_offset(&self) -> u64 {
+        self.written
+    }
+
     /// The offset up to which the kernel may have taken the connection's output, whatever it has reported yet.
     pub(super) fn lent_offset(&self) -> u64 {
         let comment = match self.comment {

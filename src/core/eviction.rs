@@ -10,11 +10,12 @@
 //! Invariant: where there is an order, every event of the session's logs is in it once, each kind in order of age.
 
 use super::{
+    ids::StreamKind,
     log::{Delivery, Event, Removed},
     queue::Class,
     seam::*,
     shard::Shard,
-    stream::{Stream, bytes_u32},
+    stream::{Attachment, Stream, bytes_u32},
     table::{SessionSlot, Slot as _, StreamSlot, Table},
 };
 use std::collections::VecDeque;
@@ -67,10 +68,18 @@ impl Ages {
 }
 
 impl Shard {
-    /// Evicts the session's oldest events until its logs are within bounds, never the one that has just been logged.
+    /// Evicts the session's oldest events until its logs are within bounds, and what is kept for its client within the
+    /// client's share; never the one that has just been logged.
     pub(super) fn keep_log_bounds(&mut self, stream: StreamSlot, now: Now) {
         let session = self.streams[stream].session;
         let newest = self.place(stream, self.streams[stream].sequence);
+        self.keep_session_bounds(session, stream, newest, now);
+        if self.streams[stream].kind == StreamKind::Request {
+            self.keep_share(session, stream, newest, now);
+        }
+    }
+
+    fn keep_session_bounds(&mut self, session: SessionSlot, stream: StreamSlot, newest: Place, now: Now) {
         if !self.note_age(session, newest) {
             return;
         }
@@ -79,6 +88,33 @@ impl Shard {
             let Some(ages) = self.ages.get_mut(&session.number()) else { return };
             let is_kept = |place| find_event(streams, place).is_some();
             let Some(place) = ages.pop(newest, is_kept) else { return };
+            self.evict(place, stream, now);
+        }
+    }
+
+    /// Of request streams the session gives up what has arrived, and then what was written for connections that are gone. What
+    /// is on its way stays: it is bounded by what its client may leave unread.
+    fn keep_share(&mut self, session: SessionSlot, stream: StreamSlot, newest: Place, now: Now) {
+        if !self.keeps_too_much(session) {
+            return;
+        }
+        let requests =
+            self.streams_of(session).filter(|slot| self.streams[*slot].kind == StreamKind::Request);
+        let mut dispensable = Vec::new();
+        for slot in requests {
+            let is_attached = self.streams[slot].attachment != Attachment::None;
+            for (event, place) in self.logged(slot) {
+                let has_arrived = event.delivery == Delivery::Acked;
+                if place != newest && (has_arrived || !is_attached) {
+                    dispensable.push((!has_arrived, event.at_ms, place));
+                }
+            }
+        }
+        dispensable.sort_by_key(|(is_owed, at_ms, _)| (*is_owed, *at_ms));
+        for (.., place) in dispensable {
+            if !self.keeps_too_much(session) {
+                return;
+            }
             self.evict(place, stream, now);
         }
     }

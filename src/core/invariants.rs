@@ -5,10 +5,15 @@
 use super::{
     conn::State,
     exchange::Phase,
+    ids::StreamKind,
+    ledger::Account,
+    log::Log,
+    quotas::kib_of,
     shard::{Attached, Shard},
-    stream::{Attachment, Role},
+    stream::Attachment,
     table::{SessionSlot, StreamSlot},
 };
+use std::collections::BTreeMap;
 
 impl Shard {
     /// Panics if the shard's entries contradict each other. Linear in everything the shard holds.
@@ -30,7 +35,25 @@ impl Shard {
         self.check_access();
         self.check_conns();
         self.check_posts();
+        self.check_kept();
         self.check_timers();
+    }
+
+    /// What is kept for replay is counted for whoever it is kept for.
+    fn check_kept(&self) {
+        let mut kept = BTreeMap::<Account, usize>::new();
+        for (session, entry) in self.sessions.iter() {
+            let requests =
+                self.streams_of(session).filter(|slot| self.streams[*slot].kind == StreamKind::Request);
+            let logs = requests.filter_map(|slot| self.streams[slot].log.as_ref());
+            let logged: usize =
+                logs.flat_map(|log| log.iter()).map(|event| event.message.payload.len()).sum();
+            let lost = entry.recovery.as_ref().map_or(0, |recovery| recovery.bytes());
+            let queued = entry.queue.as_ref().map_or(0, |queue| queue.owed_bytes());
+            *kept.entry(entry.account).or_default() += logged + lost + queued;
+        }
+        kept.retain(|_, bytes| *bytes > 0);
+        assert!(self.kept.iter().map(|(account, kept)| (*account, kept.bytes())).eq(kept));
     }
 
     fn check_session(&self, session: SessionSlot) {
@@ -47,8 +70,6 @@ impl Shard {
         let live = || entries().filter(|stream| stream.live_conn().is_some());
         let by_get = live().filter(|stream| stream.via.is_get()).count();
         assert_eq!(by_get, usize::from(entry.gets), "GET streams are counted");
-        let fallen_through = live().filter(|stream| stream.role == Role::FallenThrough).count();
-        assert_eq!(fallen_through, usize::from(entry.fallen_through), "fallen-through streams are counted");
         match entry.primary {
             Some(primary) => {
                 assert!(streams.contains(&primary), "the primary is one of the session's streams");
@@ -107,6 +128,8 @@ impl Shard {
             "a log exists while it holds something"
         );
         assert!(entry.log.is_none() || entry.timer.is_some(), "a log's events leave in time");
+        let owed = |log: &Log| log.owed.as_ref().is_none_or(|owed| owed.kib() == kib_of(log.owed_bytes()));
+        assert!(entry.log.as_deref().is_none_or(owed), "what a client is owed is counted");
         let deliveries = entry.log.iter().flat_map(|log| log.iter()).map(|event| event.delivery);
         assert!(deliveries.is_sorted(), "events are written and acknowledged in order");
         let mut last = 0;

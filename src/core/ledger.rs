@@ -3,10 +3,11 @@
 //! A client is an address (of IPv6: the /64 it is in) until it has proved to be somebody, then that principal. All shards
 //! share the ledger, so that a client's share does not depend on where its connections land. It is touched when a
 //! connection is accepted, proves to be of a principal, or ends, a session begins or ends, a GET stream is attached or left,
-//! and by large bodies as they come and large replies as they go: never by a small request on a kept connection, nor by keep-alives.
+//! and by large bodies as they come, large replies as they go, and every so many bytes kept for replay: never by a small request on a
+//! kept connection, nor by keep-alives.
 //!
 //! Owns one account per client with anything to its name, and those whose pace is still remembered, up to a bound. Counts
-//! are exact: nobody is refused for what another one has. About 70 bytes per client. Locks are of one stripe of many, held
+//! are exact: nobody is refused for what another one has. About 80 bytes per client. Locks are of one stripe of many, held
 //! for a look-up and an addition.
 
 use crate::limits::{LEDGER_IDLE_ACCOUNTS_MAX, LEDGER_STRIPES};
@@ -28,7 +29,7 @@ pub struct Ledger {
 }
 
 /// A client's account, held by everything that was entered in it. Four bytes, present or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account(NonZeroU32);
 
 /// What is counted.
@@ -42,10 +43,15 @@ pub enum Item {
     Stream,
     /// 1,024 bytes of a large body that is on its way, or whose call runs, or of a large reply that waits to be written.
     BodyKib,
+    /// 1,024 bytes that sessions keep for replay, in steps of [`MEMORY_STEP_BYTES`](crate::limits::MEMORY_STEP_BYTES) on each
+    /// shard.
+    KeptKib,
+    /// 1,024 bytes of large replies that are kept and whose client has had time to take them.
+    OwedKib,
 }
 
 /// Kinds of [`Item`].
-const ITEMS: usize = 4;
+const ITEMS: usize = 6;
 
 /// What is counted by its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -419,7 +425,7 @@ mod tests {
         ) {
             let ledger = Ledger::new(7);
             let mut model: Vec<[Vec<(Account, u32)>; ITEMS]> = (0..6).map(|_| Default::default()).collect();
-            let items = [Item::Connection, Item::Session, Item::Stream, Item::BodyKib];
+            let items = [Item::Connection, Item::Session, Item::Stream, Item::BodyKib, Item::KeptKib, Item::OwedKib];
             for (client, enters, item, many) in ops {
                 let held = &mut model[usize::from(client)][item];
                 if enters {

@@ -24,10 +24,11 @@ use super::{
         refusal::{ALLOW_GET, ALLOW_POST},
     },
     jsonrpc::{Body, EnvelopeError, InitializeParams, Message as Parsed},
+    memory::large,
     queue::{Class, Message, Queued},
     request::{Request, SessionField, Verdict, Wire},
     seam::*,
-    session::{Holder, Phase, SessionEnd},
+    session::{Phase, SessionEnd},
     shard::{Deadline, Shard},
     sse,
     table::{ConnSlot, PostSlot, SessionSlot},
@@ -98,7 +99,7 @@ impl Shard {
             return Err(Refusal::draining());
         }
         self.check_memory()?;
-        let holder = Holder { owner: self.principal_of_conn(conn), account: self.enter_session(conn, now)? };
+        let holder = self.enter_session(conn, now)?;
         let session = self
             .begin_session(Revision::NEWEST_WITH_SESSIONS, ClientFeatures::default(), holder, now)
             .ok_or_else(Refusal::too_many_sessions)?;
@@ -263,11 +264,11 @@ impl Shard {
     fn queue_carried(&mut self, session: SessionSlot, message: Message) -> Queued {
         let queued = match message.class {
             Class::Response => {
-                self.meter.add(message.payload.len());
-                match self.queue_mut(session).push_owed(message) {
-                    0 => Queued::Waiting,
-                    dropped => Queued::Displaced(dropped),
-                }
+                let bytes = message.payload.len();
+                self.keep(session, bytes);
+                let dropped = self.queue_mut(session).push_owed(message);
+                self.recount_carried(session, bytes);
+                if dropped == 0 { Queued::Waiting } else { Queued::Displaced(dropped) }
             }
             Class::Request(id) => {
                 let queued = self.queue_mut(session).push(message);
@@ -314,9 +315,23 @@ impl Shard {
             self.sessions[session].queue = None;
         }
         if message.class == Class::Response {
-            self.meter.remove(message.payload.len());
+            let bytes = message.payload.len();
+            self.let_go(session, bytes);
+            self.recount_carried(session, bytes);
         }
         Some(message)
+    }
+
+    /// A response of that size joined the queue, or left it.
+    fn recount_carried(&mut self, session: SessionSlot, bytes: usize) {
+        if large(bytes) == 0 {
+            return;
+        }
+        let owed_bytes = self.sessions[session].queue.as_ref().map_or(0, |queue| queue.large_owed_bytes());
+        let owed = self.owed(session, owed_bytes);
+        if let Some(queue) = &mut self.sessions[session].queue {
+            queue.owed = owed;
+        }
     }
 
     fn write_carried(&mut self, conn: ConnSlot, message: Message, now: Now) {
@@ -343,7 +358,7 @@ impl Shard {
         let entry = &mut self.sessions[session];
         entry.phase = if entry.phase == Phase::Connected { Phase::Unmet } else { Phase::Severed };
         let owed_bytes = entry.queue.take().map_or(0, |queue| queue.owed_bytes());
-        self.meter.remove(owed_bytes);
+        self.let_go(session, owed_bytes);
         let timer = self.sessions[session].timer;
         let timer = self.arm_no_later(timer, self.ticked_ms, Deadline::Session(session));
         self.sessions[session].timer = Some(timer);

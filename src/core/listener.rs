@@ -139,7 +139,7 @@ impl Shard {
         let full = usize::from(owner.gets) >= limits::GET_STREAMS_PER_SESSION_MAX;
         if let Wanted::FallenThrough(_) = wanted {
             self.counters.listeners_fallen_through += 1;
-            if full || usize::from(owner.fallen_through) >= limits::FALLEN_THROUGH_PER_SESSION_MAX {
+            if full || self.fallen_through(session) >= limits::FALLEN_THROUGH_PER_SESSION_MAX {
                 self.counters.listeners_refused += 1;
                 return Err(Refusal::no_more_streams());
             }
@@ -154,6 +154,15 @@ impl Shard {
             self.end_stream(stream, EndOfStream::Displaced, now);
         }
         Ok(())
+    }
+
+    /// How many attached streams fell through.
+    fn fallen_through(&self, session: SessionSlot) -> usize {
+        let fell_through = |slot: &StreamSlot| {
+            let stream = &self.streams[*slot];
+            stream.role == Role::FallenThrough && stream.live_conn().is_some()
+        };
+        self.streams_of(session).filter(fell_through).count()
     }
 
     /// How many GET streams more there will be. The connection of a POST becomes one when its stream is continued
@@ -383,6 +392,8 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
+        self.let_go_arrived(stream);
+        self.recount_owed(stream);
     }
 
     /// The same of a live attachment, whose peer may be in doubt.

@@ -10,7 +10,10 @@
 //! in order. So the next event to write is found by bisection; replay and expiry are linear in the events they
 //! concern, which the session's bounds cap.
 
-use super::queue::{Class, Message};
+use super::{
+    memory::{Owed, large},
+    queue::{Class, Message},
+};
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc};
 
@@ -56,6 +59,8 @@ impl Removed {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: VecDeque<Event>,
+    /// What its client has had time to take and has not, as far as it is large.
+    pub(super) owed: Option<Box<Owed>>,
 }
 
 impl Log {
@@ -96,6 +101,11 @@ impl Log {
             (Some(false), None | Some(true)) => self.events.len() - 1,
             (Some(false), Some(false)) => self.events.partition_point(is_written),
         }
+    }
+
+    /// Bytes of large messages that are not known to have arrived.
+    pub(super) fn owed_bytes(&self) -> usize {
+        self.events.range(self.first_unacked()..).map(|event| large(event.message.payload.len())).sum()
     }
 
     fn first_unacked(&self) -> usize {
@@ -209,6 +219,11 @@ impl Log {
         self.remove_where(|event| {
             event.delivery > Delivery::Written { end: offset } && condemned(&event.message.payload)
         })
+    }
+
+    /// Removes what is known to have arrived.
+    pub(super) fn remove_arrived(&mut self) -> Removed {
+        self.remove_where(|event| event.delivery == Delivery::Acked)
     }
 
     fn remove_where(&mut self, condemned: impl Fn(&Event) -> bool) -> Removed {

@@ -17,15 +17,20 @@
 //! Large replies that wait to be written are part of the same share: whoever asks for much and does not read it is
 //! the same client as one who sends much and never ends. A reply of any size is let out as long as the share is not used up,
 //! so one that is larger than a share arrives, too; beyond it a large answer fails its call.
+//!
+//! What is kept for replay, and of lost replies, is counted by client, too. Over a share of it the client's sessions give up what
+//! arrived, and what was written for connections that are gone; large replies that were not taken have a bound of their own,
+//! beyond which a large answer fails its call.
 
 use super::{
     census::Census,
     http::{Framing, Refusal},
+    ids::StreamKind,
     jsonrpc::RpcError,
     ledger::{Account, Item},
     quotas::kib_of,
     shard::Shard,
-    table::ConnSlot,
+    table::{ConnSlot, SessionSlot, StreamSlot},
 };
 use crate::limits::{ENTRY_BYTES_EXPECTED, MEMORY_STEP_BYTES, RETRY_AFTER_S, SMALL_BODY_BYTES};
 use bytes::Bytes;
@@ -72,6 +77,22 @@ impl Meter {
         let others = self.census.kept().saturating_sub(self.published.get());
         let entries = self.census.connections().max(self.census.sessions()) * ENTRY_BYTES_EXPECTED;
         others + self.bytes.get() + entries
+    }
+}
+
+/// What a shard keeps for replay for one client. Its account has that in steps of [`MEMORY_STEP_BYTES`].
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    bytes: usize,
+}
+
+impl Kept {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn counted_kib(&self) -> u32 {
+        kib_of(self.bytes - self.bytes % MEMORY_STEP_BYTES)
     }
 }
 
@@ -127,7 +148,7 @@ impl Drop for Charge {
     }
 }
 
-/// A large reply that waits to be written: counted until this is dropped.
+/// A large reply that waits to be read: counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Unread {
     bytes: usize,
@@ -139,6 +160,26 @@ impl Drop for Unread {
     fn drop(&mut self) {
         self.meter.remove(self.bytes);
         leave_bodies(&self.meter.census, self.account, self.bytes);
+    }
+}
+
+/// Large replies that are kept for whoever did not take them, in their client's account until this is dropped.
+#[derive(Debug)]
+pub(super) struct Owed {
+    account: Account,
+    kib: u32,
+    census: Arc<Census>,
+}
+
+impl Owed {
+    pub(super) fn kib(&self) -> u32 {
+        self.kib
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.census.ledger().leave_many(self.account, Item::OwedKib, self.kib);
     }
 }
 
@@ -234,7 +275,8 @@ impl Shard {
         answer: Result<Bytes, RpcError>,
     ) -> Result<Bytes, RpcError> {
         if size_of_answer(&answer) > SMALL_BODY_BYTES {
-            self.check_unread(reader, own_kib)?;
+            let (account, locality) = self.reader(reader);
+            self.check_unread(account, locality, own_kib)?;
         }
         answer
     }
@@ -242,13 +284,109 @@ impl Shard {
     /// Counts a reply of that size that was queued on the connection just now, until it is written. What is kept of it for
     /// replay counts by itself: it may be evicted there before it is written here.
     pub(super) fn count_unread(&mut self, conn: ConnSlot, bytes: usize) {
-        if bytes > SMALL_BODY_BYTES {
-            let account = self.enter_unread(Some(conn), None, kib_of(bytes));
-            self.meter.add(bytes);
-            let unread = Unread { bytes, account, meter: Rc::clone(&self.meter) };
+        if let Some(unread) = self.unread(conn, bytes) {
             self.conns[conn].hold_until_written(unread);
         }
     }
+
+    /// The count of a reply of that size that whoever is at this connection is to read, if it is large.
+    pub(super) fn unread(&self, conn: ConnSlot, bytes: usize) -> Option<Unread> {
+        if bytes <= SMALL_BODY_BYTES {
+            return None;
+        }
+        let account = self.enter_unread(Some(conn), None, kib_of(bytes));
+        self.meter.add(bytes);
+        Some(Unread { bytes, account, meter: Rc::clone(&self.meter) })
+    }
+
+    /// Counts large replies of that size together that the session's client is owed.
+    pub(super) fn owed(&self, session: SessionSlot, bytes: usize) -> Option<Box<Owed>> {
+        if bytes == 0 {
+            return None;
+        }
+        let (account, kib) = (self.sessions[session].account, kib_of(bytes));
+        let entered = self.census.ledger().enter_many_in(account, Item::OwedKib, kib, u32::MAX);
+        entered.expect("u32::MAX KiB are more than there is");
+        Some(Box::new(Owed { account, kib, census: Arc::clone(&self.census) }))
+    }
+
+    /// What the stream's client has not got by now it is owed.
+    pub(super) fn count_owed(&mut self, stream: StreamSlot) {
+        let entry = &self.streams[stream];
+        if entry.kind == StreamKind::Request
+            && let Some(log) = &entry.log
+        {
+            let owed = self.owed(entry.session, log.owed_bytes());
+            if let Some(log) = &mut self.streams[stream].log {
+                log.owed = owed;
+            }
+        }
+    }
+
+    /// Less may be owed than was.
+    pub(super) fn recount_owed(&mut self, stream: StreamSlot) {
+        if self.streams[stream].log.as_ref().is_some_and(|log| log.owed.is_some()) {
+            self.count_owed(stream);
+        }
+    }
+
+    // --- Replay --------------------------------------------------------------------------------
+
+    /// So many bytes more are kept for the session's client.
+    pub(super) fn keep(&mut self, session: SessionSlot, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.meter.add(bytes);
+        let account = self.sessions[session].account;
+        let kept = self.kept.entry(account).or_default();
+        let before = kept.counted_kib();
+        kept.bytes += bytes;
+        match kept.counted_kib() - before {
+            0 => {}
+            kib => self
+                .census
+                .ledger()
+                .enter_many_in(account, Item::KeptKib, kib, u32::MAX)
+                .expect("u32::MAX KiB are more than there is"),
+        }
+    }
+
+    /// So many less.
+    pub(super) fn let_go(&mut self, session: SessionSlot, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.meter.remove(bytes);
+        let account = self.sessions[session].account;
+        let kept = self.kept.get_mut(&account).expect("what is kept was counted");
+        let before = kept.counted_kib();
+        kept.bytes -= bytes;
+        match before - kept.counted_kib() {
+            0 => {}
+            kib => self.census.ledger().leave_many(account, Item::KeptKib, kib),
+        }
+        if kept.bytes == 0 {
+            self.kept.remove(&account);
+        }
+    }
+
+    /// Whether more is kept for the session's client than its share.
+    pub(super) fn keeps_too_much(&self, session: SessionSlot) -> bool {
+        let kept = self.kept.get(&self.sessions[session].account);
+        if kept.is_none_or(|kept| kept.counted_kib() == 0) {
+            return false;
+        }
+        let (kept_kib, max) = self.kept_kib(session);
+        kept_kib > max
+    }
+
+    /// Whether what has arrived is not kept for the session's client any longer.
+    pub(super) fn lets_go_what_arrived(&self, session: SessionSlot) -> bool {
+        self.keeps_too_much(session) || self.is_short_of_memory(0)
+    }
+
+    // --- Batches -------------------------------------------------------------------------------
 
     /// The charge of a batch with one response more, which waits for the others.
     pub(super) fn enlarged(&self, conn: Option<ConnSlot>, mut charge: Charge, bytes: usize) -> Charge {
@@ -264,6 +402,11 @@ impl Shard {
     fn charge(&self) -> Charge {
         Charge { bytes: 0, account: None, meter: Rc::clone(&self.meter) }
     }
+}
+
+/// Those bytes, if they are more than are counted for nobody.
+pub(super) fn large(bytes: usize) -> usize {
+    if bytes > SMALL_BODY_BYTES { bytes } else { 0 }
 }
 
 /// What an answer takes, its framing aside.

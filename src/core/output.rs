@@ -52,6 +52,7 @@ impl Output {
     pub(super) fn push_rest(&mut self, rest: &'static [u8]) {
         assert!(self.progress == Progress::FrameStart && self.lent == 0, "the rest of a frame comes first");
         self.bytes += rest.len();
+        self.unread.iter_mut().for_each(|(end, _)| *end += rest.len());
         self.pieces.push_front((Piece::Static(rest), Boundary::FrameEnd));
         self.progress = Progress::MidFrame;
     }

@@ -5,7 +5,10 @@
 //! oldest log message, then the oldest of the rest; a server request is never dropped: it is refused.
 //! Operations are linear in the queue's length, which the limits bound.
 
-use super::seam::{NotificationKind, ServerRequestId};
+use super::{
+    memory::{Owed, large},
+    seam::{NotificationKind, ServerRequestId},
+};
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX};
 use bytes::Bytes;
 use std::{collections::VecDeque, rc::Rc, sync::Arc};
@@ -70,6 +73,8 @@ pub(super) enum Queued {
 pub(super) struct Queue {
     messages: VecDeque<Message>,
     bytes: usize,
+    /// What of it are large responses.
+    pub(super) owed: Option<Box<Owed>>,
 }
 
 impl Queue {
@@ -100,6 +105,12 @@ impl Queue {
     pub(super) fn owed_bytes(&self) -> usize {
         let owed = self.messages.iter().filter(|message| message.class == Class::Response);
         owed.map(|message| message.payload.len()).sum()
+    }
+
+    /// The same of large ones.
+    pub(super) fn large_owed_bytes(&self) -> usize {
+        let owed = self.messages.iter().filter(|message| message.class == Class::Response);
+        owed.map(|message| large(message.payload.len())).sum()
     }
 
     /// Puts back what was written to a stream that died, in its order, before everything that waits. It was

@@ -10,6 +10,7 @@ use super::{
     ledger::{Account, Act, Client, Full, Item, Ledger, Pace},
     refusals::SERVER_ERROR,
     seam::Now,
+    session::{Holder, Session},
     shard::Shard,
     table::{ConnSlot, PrincipalSlot, SessionSlot},
 };
@@ -46,8 +47,9 @@ pub struct Quotas {
     pub sessions: Quota,
     /// Streams that listen, of either kind, of one principal or address (`--max-streams-per-client`).
     pub streams: Quota,
-    /// Large bodies of one principal or address, on their way and in calls, and large replies that wait to be written, in units
-    /// of 1,024 bytes (`--max-body-memory-per-client`).
+    /// Large bodies of one principal or address, on their way and in calls, and large replies that wait to be written; as much
+    /// again of large replies that were not taken; and of what is kept for replay. In units of 1,024 bytes
+    /// (`--max-body-memory-per-client`).
     pub body_kib: Quota,
     /// Sessions begun by one principal or address per second (`--max-session-rate`); ten seconds' worth at once.
     pub session_rate: Quota,
@@ -124,7 +126,7 @@ impl Source {
 
 /// Whether a peer is on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Locality {
+pub(super) enum Locality {
     Here,
     Elsewhere,
 }
@@ -204,21 +206,20 @@ impl Shard {
         self.config.quotas.bad_token_rate.binds(locality).then_some(account)
     }
 
-    /// Counts a session of whoever is at this connection.
+    /// Counts a session of whoever is at this connection, whose it will be.
     ///
     /// # Errors
     /// 429 if they have as many as one client may, or begin them too fast.
-    pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Account, Refusal> {
+    pub(super) fn enter_session(&mut self, conn: ConnSlot, now: Now) -> Result<Holder, Refusal> {
+        let (owner, locality) = (self.principal_of_conn(conn), self.locality(conn));
         let entered = self.enter_client(conn, Item::Session, 1, |quotas| quotas.sessions);
         let outcome = entered.map_err(|Full| Over::Sessions).and_then(|account| {
             let (rate, ledger) = (self.config.quotas.session_rate, self.census.ledger());
-            if rate.binds(self.locality(conn))
-                && ledger.pace_in(account, Act::Begin, rate.pace(), now.ms) == Err(Full)
-            {
+            if rate.binds(locality) && ledger.pace_in(account, Act::Begin, rate.pace(), now.ms) == Err(Full) {
                 ledger.leave(account, Item::Session);
                 return Err(Over::Rate);
             }
-            Ok(account)
+            Ok(Holder { owner, account, locality })
         });
         outcome.map_err(|over| self.refuse_over(over))
     }
@@ -322,27 +323,45 @@ impl Shard {
         entered.map_err(|Full| self.refuse_over(Over::Bodies))
     }
 
-    /// Whether a large reply may be added to what this connection's client has not read. `own_kib` of what is counted are of
-    /// the call that is answered.
-    ///
-    /// # Errors
-    /// That its large bodies and replies are as much as one client's may be without it.
-    pub(super) fn check_unread(&mut self, conn: ConnSlot, own_kib: u32) -> Result<(), RpcError> {
-        let max = self.config.quotas.body_kib.max_for(self.locality(conn));
-        if max == u32::MAX {
-            return Ok(());
-        }
+    /// What large replies on this connection are counted in, and from where it comes.
+    pub(super) fn reader(&self, conn: ConnSlot) -> (Option<Account>, Locality) {
         let account = match self.principal_of_conn(conn) {
             Some(principal) => self.access.account(principal),
             None => Some(self.conns[conn].source.account),
         };
-        let counted = account.map_or(0, |account| self.census.ledger().count(account, Item::BodyKib));
-        if counted.saturating_sub(own_kib) < max {
+        (account, self.locality(conn))
+    }
+
+    /// Whether a large reply may be added to what a client has not read. `own_kib` of what is counted are of the call that is
+    /// answered.
+    ///
+    /// # Errors
+    /// That its large bodies and replies are as much as one client's may be without it.
+    pub(super) fn check_unread(
+        &mut self,
+        account: Option<Account>,
+        locality: Locality,
+        own_kib: u32,
+    ) -> Result<(), RpcError> {
+        let max = self.config.quotas.body_kib.max_for(locality);
+        if max == u32::MAX {
+            return Ok(());
+        }
+        let count = |item| account.map_or(0, |account| self.census.ledger().count(account, item));
+        if count(Item::BodyKib).saturating_sub(own_kib) < max && count(Item::OwedKib) < max {
             return Ok(());
         }
         self.counters.clients_over_quota += 1;
         let message = "the answer is dropped: you leave as much unread as one client may; read your replies";
         Err(RpcError { code: SERVER_ERROR, message: message.into(), data: None })
+    }
+
+    /// What is kept for replay for the session's client, and its share of that.
+    pub(super) fn kept_kib(&self, session: SessionSlot) -> (u32, u32) {
+        let Session { account, locality, .. } = self.sessions[session];
+        let max = self.config.quotas.body_kib.max_for(locality);
+        // Without a bound nobody needs to know.
+        if max == u32::MAX { (0, max) } else { (self.census.ledger().count(account, Item::KeptKib), max) }
     }
 
     /// Counts so many units of large replies that wait for whoever is at this connection, if there is a bound and anybody. What

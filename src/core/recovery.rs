@@ -9,7 +9,7 @@
 //! which there is no doubt never gets here, nor that to `initialize`.
 
 use super::{
-    memory::Meter,
+    memory::{Owed, large},
     moved::Moved,
     queue::Message,
     seam::*,
@@ -39,6 +39,8 @@ struct Lost {
     claim: Option<StreamSlot>,
     /// Where it was written and may still arrive.
     copies: Vec<Written>,
+    /// It is large.
+    _owed: Option<Box<Owed>>,
 }
 
 /// Whether the client may come back for a response by name after all.
@@ -61,36 +63,35 @@ impl Lost {
         self.message.payload.len()
     }
 
-    /// Those that are in no log.
-    fn own_bytes(&self) -> usize {
-        match self.origin {
-            Origin::Nameless => self.bytes(),
-            Origin::Doubtful(_) => 0,
-        }
-    }
-
     fn is_on(&self, stream: StreamSlot) -> bool {
         self.copies.iter().any(|copy| copy.stream == stream)
     }
 }
 
 impl Recovery {
-    fn remove(&mut self, condemned: impl Fn(&Lost) -> bool, meter: &Meter) {
+    /// Returns how many bytes went.
+    fn remove(&mut self, condemned: impl Fn(&Lost) -> bool) -> usize {
+        let before = self.bytes;
         self.replies.retain(|lost| {
             let stays = !condemned(lost);
             if !stays {
                 self.bytes -= lost.bytes();
-                meter.remove(lost.own_bytes());
             }
             stays
         });
+        before - self.bytes
     }
 
-    fn drop_oldest(&mut self, meter: &Meter) {
-        if let Some(lost) = self.replies.pop_front() {
-            self.bytes -= lost.bytes();
-            meter.remove(lost.own_bytes());
-        }
+    /// The same of the oldest.
+    fn drop_oldest(&mut self) -> usize {
+        let bytes = self.replies.pop_front().map_or(0, |lost| lost.bytes());
+        self.bytes -= bytes;
+        bytes
+    }
+
+    /// Of the replies.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -117,19 +118,31 @@ impl Shard {
         if !self.config.fresh_get_fallback {
             return;
         }
-        let (events_max, bytes_max) = (self.config.replay_events_max, self.config.replay_bytes_max);
+        // Of one that is in a log as well both count: either may go before the other.
+        let bytes = message.payload.len();
+        let owed = self.owed(session, large(bytes));
+        let lost = Lost { message, at_ms: now.ms, origin, claim: None, copies: Vec::new(), _owed: owed };
         let recovery = self.sessions[session].recovery.get_or_insert_default();
-        let lost = Lost { message, at_ms: now.ms, origin, claim: None, copies: Vec::new() };
-        recovery.bytes += lost.bytes();
-        self.meter.add(lost.own_bytes());
+        recovery.bytes += bytes;
         recovery.replies.push_back(lost);
-        while recovery.replies.len() > 1
-            && (recovery.replies.len() > events_max || recovery.bytes > bytes_max)
-        {
-            recovery.drop_oldest(&self.meter);
+        self.keep(session, bytes);
+        while self.has_reply_too_many(session) {
+            let dropped =
+                self.sessions[session].recovery.as_mut().map_or(0, |recovery| recovery.drop_oldest());
+            self.let_go(session, dropped);
             self.counters.events_evicted += 1;
         }
         self.arm_recovery(session, now.ms + self.config.replay_ttl_ms);
+    }
+
+    /// Whether the oldest of several has to go.
+    fn has_reply_too_many(&self, session: SessionSlot) -> bool {
+        let Some(Recovery { replies, bytes, .. }) = self.sessions[session].recovery.as_deref() else {
+            return false;
+        };
+        let (events_max, bytes_max) = (self.config.replay_events_max, self.config.replay_bytes_max);
+        replies.len() > 1
+            && (replies.len() > events_max || *bytes > bytes_max || self.keeps_too_much(session))
     }
 
     /// A plain GET was attached: it claims what nobody has.
@@ -252,7 +265,8 @@ impl Shard {
 
     fn forget_replies(&mut self, session: SessionSlot, condemned: impl Fn(&Lost) -> bool) {
         let Some(recovery) = &mut self.sessions[session].recovery else { return };
-        recovery.remove(condemned, &self.meter);
+        let bytes = recovery.remove(condemned);
+        self.let_go(session, bytes);
         self.drop_empty_recovery(session);
     }
 

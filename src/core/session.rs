@@ -10,6 +10,7 @@ use super::{
     ids::{SessionId, Tag},
     ledger::Account,
     queue::Queue,
+    quotas::Locality,
     recovery::Recovery,
     seam::*,
     shard::{Deadline, Shard},
@@ -30,11 +31,12 @@ pub(super) struct Session {
     pub(super) client: ClientFeatures,
     /// Whose it is; nobody else's requests find it.
     pub(super) owner: Option<PrincipalSlot>,
-    /// What it and its streams are counted in.
+    /// What it, its streams and what it keeps are counted in.
     pub(super) account: Account,
-    /// Attached streams that came by GET, and those of them that fell through.
+    /// From where it was begun.
+    pub(super) locality: Locality,
+    /// Attached streams that came by GET.
     pub(super) gets: u8,
-    pub(super) fallen_through: u8,
     pub(super) calls_in_flight: u16,
     /// Most recently attached first.
     pub(super) streams: Option<StreamSlot>,
@@ -64,6 +66,7 @@ pub(super) struct Session {
 pub(super) struct Holder {
     pub(super) owner: Option<PrincipalSlot>,
     pub(super) account: Account,
+    pub(super) locality: Locality,
 }
 
 /// How far the handshake has come.
@@ -129,8 +132,8 @@ impl Session {
             client,
             owner: holder.owner,
             account: holder.account,
+            locality: holder.locality,
             gets: 0,
-            fallen_through: 0,
             calls_in_flight: 0,
             streams: None,
             calls: None,

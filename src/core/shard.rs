@@ -20,8 +20,9 @@ use super::{
     http::DateText,
     ids::Generations,
     journal::Journal,
+    ledger::Account,
     listen,
-    memory::{Meter, size_of_answer},
+    memory::{Kept, Meter, size_of_answer},
     output::Output,
     publish::Of,
     queue::{Class, Message},
@@ -63,6 +64,8 @@ pub struct Shard {
     pub(super) attached: Attached,
     /// Of the sessions, by slot, that have had too many events.
     pub(super) ages: BTreeMap<u32, Ages>,
+    /// What is kept for replay, by client.
+    pub(super) kept: BTreeMap<Account, Kept>,
     pub(super) posts: Table<PostSlot, Post>,
     pub(super) calls: Table<CallSlot, CallEntry>,
     pub(super) exchanges: Table<ExchangeSlot, Exchange>,
@@ -257,6 +260,7 @@ impl Shard {
             streams: Table::with_capacity(conns),
             attached: Attached::default(),
             ages: BTreeMap::new(),
+            kept: BTreeMap::new(),
             posts: Table::with_capacity(0),
             calls: Table::with_capacity(0),
             exchanges: Table::with_capacity(conns),

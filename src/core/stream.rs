@@ -272,7 +272,7 @@ impl Shard {
             let mut removed = Removed::default();
             log.iter().for_each(|event| removed.count(event));
             if entry.kind == StreamKind::Request {
-                self.meter.remove(removed.bytes);
+                self.let_go(entry.session, removed.bytes);
             }
             self.discount_events(entry.session, removed);
         }
@@ -311,21 +311,16 @@ impl Shard {
         entry.attachment = Attachment::Live(conn);
         entry.via = via;
         entry.trust = Trust::Trusted;
+        if let Some(log) = &mut entry.log {
+            log.owed = None;
+        }
         if via.is_get() {
             entry.unnamed_until = 0;
-        }
-        let session = &mut self.sessions[entry.session];
-        if via.is_get() {
-            session.gets += 1;
             let session = entry.session;
+            self.sessions[session].gets += 1;
             self.enter_stream(session);
         }
-        let session = &mut self.sessions[self.streams[stream].session];
-        let entry = &self.streams[stream];
-        if entry.role == Role::FallenThrough {
-            session.fallen_through += 1;
-        }
-        *self.attached.of_role(entry.role) += 1;
+        *self.attached.of_role(self.streams[stream].role) += 1;
         self.conns[conn].pin_output();
         self.conns[conn].state = State::Streaming(stream);
     }
@@ -340,9 +335,6 @@ impl Shard {
         }
         let entry = &self.streams[stream];
         let session = &mut self.sessions[entry.session];
-        if entry.role == Role::FallenThrough {
-            session.fallen_through -= 1;
-        }
         *self.attached.of_role(entry.role) -= 1;
         if session.primary == Some(stream) {
             session.primary = None;
@@ -375,6 +367,9 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
+        self.let_go_arrived(stream);
+        self.count_owed(stream);
+        let entry = &mut self.streams[stream];
         if entry.unnamed_until > lent {
             return self.abandon_stream(stream, now);
         }
@@ -466,14 +461,19 @@ impl Shard {
     pub(super) fn log_message(&mut self, stream: StreamSlot, message: Message, now: Now) {
         let entry = &mut self.streams[stream];
         let session = entry.session;
-        let bytes = bytes_u32(message.payload.len());
+        let bytes = message.payload.len();
         entry.sequence += 1;
         entry.log.get_or_insert_default().append(entry.sequence, message, now.ms);
         let owner = &mut self.sessions[session];
         owner.replay_events += 1;
-        owner.replay_bytes += bytes;
-        if self.streams[stream].kind == StreamKind::Request {
-            self.meter.add(bytes as usize);
+        owner.replay_bytes += bytes_u32(bytes);
+        let entry = &self.streams[stream];
+        if entry.kind == StreamKind::Request {
+            let is_owed = entry.attachment == Attachment::None;
+            self.keep(session, bytes);
+            if is_owed {
+                self.count_owed(stream);
+            }
         }
         self.keep_log_bounds(stream, now);
         self.arm_stream(stream, now.ms + self.config.replay_ttl_ms);
@@ -719,11 +719,25 @@ impl Shard {
         if entry.log.as_ref().is_some_and(|log| log.is_empty()) {
             entry.log = None;
         }
-        if entry.kind == StreamKind::Request {
-            self.meter.remove(removed.bytes);
+        let (session, kind) = (entry.session, entry.kind);
+        if kind == StreamKind::Request && removed.bytes > 0 {
+            self.let_go(session, removed.bytes);
+            self.recount_owed(stream);
         }
-        let session = entry.session;
         self.discount_events(session, removed);
+    }
+
+    /// What has arrived is kept as long as there is room for its client.
+    pub(super) fn let_go_arrived(&mut self, stream: StreamSlot) {
+        let entry = &self.streams[stream];
+        if entry.kind != StreamKind::Request || !self.lets_go_what_arrived(entry.session) {
+            return;
+        }
+        if let Some(log) = &mut self.streams[stream].log {
+            let removed = log.remove_arrived();
+            self.counters.events_evicted += removed.events as u64;
+            self.account_removed(stream, removed);
+        }
     }
 
     /// Takes what is not known to have arrived out of the stream's log.

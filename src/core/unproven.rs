@@ -7,11 +7,12 @@
 //!
 //! Invariant: the next request is not looked at while the limits are reached, and a connection moves to another shard
 //! with nothing unproven: one that is to move, and whose peer has not acknowledged everything within the write time-out,
-//! is cut. A list exists only while it holds something; 48 bytes for each reply beside what is kept of it.
+//! is cut. A list exists only while it holds something; 56 bytes for each reply beside what is kept of it.
 
 use super::{
     conn::State,
     http::reply::BUSY_503,
+    memory::Unread,
     seam::*,
     shard::Shard,
     table::{ConnSlot, StreamSlot},
@@ -36,6 +37,8 @@ struct Reply {
     /// Where it ends in the connection's output.
     end: u64,
     kept: Kept,
+    /// It is written, its peer takes its time, and it is large.
+    unread: Option<Box<Unread>>,
 }
 
 /// What there is of a reply in case it did not arrive.
@@ -107,7 +110,7 @@ impl Shard {
             unproven.check_ms = check_ms;
             unproven
         });
-        unproven.push(Reply { end, kept });
+        unproven.push(Reply { end, kept, unread: None });
     }
 
     /// That stream's arrival is nobody's concern any more.
@@ -145,6 +148,23 @@ impl Shard {
         for stream in in_part {
             self.stream_arrived(stream, offset);
         }
+        self.count_unproven(conn);
+    }
+
+    /// What was written to the kernel and has not arrived by now is unread like what was not written.
+    fn count_unproven(&mut self, conn: ConnSlot) {
+        let Some(mut unproven) = self.conns[conn].unproven.take() else { return };
+        let written = self.conns[conn].written_offset();
+        for reply in unproven.replies.iter_mut().filter(|reply| reply.end <= written) {
+            match &reply.kept {
+                Kept::Json(_, json) if reply.unread.is_none() => {
+                    reply.unread = self.unread(conn, json.len()).map(Box::new);
+                }
+                Kept::Json(..) => {}
+                Kept::Stream(stream) => self.count_owed(*stream),
+            }
+        }
+        self.conns[conn].unproven = Some(unproven);
     }
 
     /// The connection has ended: the first `offset` bytes of its output have arrived, and no more will.

@@ -18,6 +18,7 @@ mod http;
 mod issuer;
 mod jwt;
 mod keep_alive;
+mod kept;
 mod legacy;
 mod listeners;
 mod listens;
