@@ -325,6 +325,23 @@ fn replies_that_nobody_reads_leave_room_for_others() {
     guarded.assert_unharmed();
 }
 
+/// And of whoever asks in many sessions and hangs up: what it did not take is kept for it, as far as that leaves room.
+#[test]
+fn replies_that_nobody_stays_for_leave_room_for_others() {
+    let guarded = Guarded::start(&["--memory-limit", "64MiB", "--max-body", "4MiB"]);
+    let call = echo_call(7.into(), &"y".repeat(1024 * 1024)).to_string();
+    for _ in 0..80 {
+        let bobs = open(&guarded.server, &guarded.bob) + &bearer(&guarded.bob);
+        let mut connection = Connection::open_narrow(guarded.server.address(), 4096);
+        connection.send_unheard(&post("/mcp", &bobs, &call));
+        until("the reply begins", || !connection.arrived().is_empty());
+        connection.leave(Leave::Rst);
+    }
+    let alices = open(&guarded.server, &guarded.alice) + &bearer(&guarded.alice);
+    assert_eq!(send(&mut guarded.server.connect(), "POST", &alices, &call).status(), 200);
+    guarded.assert_unharmed();
+}
+
 #[test]
 fn strangers_in_numbers_cost_nobody_else_anything() {
     let flags =
