@@ -47,16 +47,24 @@ fn reply(world: &mut World, number: u8, owner: ClientId, accept: &str, bytes: us
     text
 }
 
-/// The same, of which nothing arrives before its connection is cut. `is_named`: but the first event id.
-fn cut_reply(world: &mut World, number: u8, owner: ClientId, accept: &str, bytes: usize, is_named: bool) {
+/// The same, of which nothing arrives before its connection is cut. `is_named`: but the first event id, which is returned.
+fn cut_reply(
+    world: &mut World,
+    number: u8,
+    owner: ClientId,
+    accept: &str,
+    bytes: usize,
+    is_named: bool,
+) -> Option<String> {
     let client = ask(world, number, owner, accept);
-    if is_named {
+    let id = is_named.then(|| {
         world.advance(2_000);
-        world.client(client).take_text();
-    }
+        world.response(client).events()[0].id.clone().expect("named")
+    });
     world.hold(client);
     answer(world, bytes);
     world.reset(client);
+    id
 }
 
 fn kept(world: &World) -> usize {
@@ -142,6 +150,57 @@ fn what_arrived_is_kept_as_far_as_a_share_goes_and_never_fails_a_call() {
         assert!(kept(&world) > 800 * KIB, "others have theirs");
         world.advance(130_000);
         assert!(kept(&world) < MEMORY_STEP_BYTES);
+    }
+}
+
+/// A call whose client has gone and may come back is answered all the same.
+#[test]
+fn what_is_answered_while_nobody_is_there_is_owed() {
+    let mut world = World::with(share(1_000));
+    let mine = [(); 4].map(|()| open_from(&mut world, 1));
+    for session in mine {
+        let client = ask(&mut world, 1, session, STREAM);
+        world.advance(2_000);
+        world.client(client).take_text();
+        world.reset(client);
+        answer(&mut world, 600 * KIB);
+    }
+    assert!(kept(&world) < 1_300 * KIB, "two of them: {}", kept(&world));
+    assert!(reply(&mut world, 1, mine[0], JSON, 600 * KIB).contains(DROPPED));
+    assert!(
+        reply(&mut world, 2, mine[0], JSON, 600 * KIB).contains(DROPPED),
+        "from wherever it is asked for"
+    );
+}
+
+#[test]
+fn over_its_share_a_session_gives_up_what_arrived_before_what_did_not() {
+    let mut world = World::with(share(500));
+    let (mine, other) = (open_from(&mut world, 1), open_from(&mut world, 1));
+    for _ in 0..4 {
+        reply(&mut world, 1, mine, STREAM, 100 * KIB);
+    }
+    let cursor = cut_reply(&mut world, 1, mine, STREAM, 90 * KIB, true).unwrap();
+    cut_reply(&mut world, 1, other, STREAM, 50 * KIB, true);
+    let before = kept(&world);
+    reply(&mut world, 1, mine, STREAM, 100 * KIB);
+    assert!(kept(&world) < before, "the oldest of them");
+    let resumed = world.resume(mine, &cursor).1;
+    assert!(resumed.text().contains("yyyy"), "what did not arrive is there");
+}
+
+/// They are never large, so that none of them fails a call.
+#[test]
+fn small_replies_that_were_not_taken_are_a_share_at_most() {
+    for (accept, is_named) in [(JSON, false), (STREAM, true)] {
+        let mut world = World::with(share(200));
+        let mine: Vec<_> = [(); 3].map(|()| open_from(&mut world, 1)).into();
+        for session in mine.iter().cycle().take(120) {
+            cut_reply(&mut world, 1, *session, accept, 4_000, is_named);
+        }
+        let most = 200 * KIB + 3 * MEMORY_STEP_BYTES;
+        assert!((100 * KIB..most).contains(&kept(&world)), "{accept}: {}", kept(&world));
+        assert!(reply(&mut world, 1, mine[0], accept, 600 * KIB).contains("yyyy"), "{accept}");
     }
 }
 

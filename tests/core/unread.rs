@@ -75,27 +75,34 @@ impl Form {
 
 /// The same over HTTP+SSE, where the stream is what takes nothing.
 fn ask_carried(world: &mut World, number: u8) -> ClientId {
+    let (stream, uri) = open_carried(world, number);
+    world.stall(stream);
+    say(world, number, &uri, &request("1", "tools/call"));
+    stream
+}
+
+/// A stream over HTTP+SSE from that address, and where its messages go.
+fn open_carried(world: &mut World, number: u8) -> (ClientId, String) {
     let stream = connect_from(world, number);
     world.client(stream).initializing = true;
     let head =
         world.exchange(stream, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
     let uri = head.events()[0].data.clone().unwrap();
-    let say = |world: &mut World, body: &str| {
-        let poster = connect_from(world, number);
-        let length = body.len();
-        let status = world.exchange(
-            poster,
-            format!("POST {uri} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"),
-        );
-        assert_eq!(status.status, 202);
-        world.reset(poster);
-    };
-    say(world, &World::initialize_body("2024-11-05"));
-    say(world, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    say(world, number, &uri, &World::initialize_body("2024-11-05"));
+    say(world, number, &uri, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     world.client(stream).take_text();
-    world.stall(stream);
-    say(world, &request("1", "tools/call"));
-    stream
+    (stream, uri)
+}
+
+fn say(world: &mut World, number: u8, uri: &str, body: &str) {
+    let poster = connect_from(world, number);
+    let length = body.len();
+    let status = world.exchange(
+        poster,
+        format!("POST {uri} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"),
+    );
+    assert_eq!(status.status, 202);
+    world.reset(poster);
 }
 
 /// A result of that size in quotes.
@@ -240,6 +247,25 @@ fn the_answers_of_a_batch_count_while_they_wait_for_the_last() {
     assert_eq!(replies.matches("-32000").count(), 1, "the third");
     assert_eq!(replies.matches(r#""text":"yyyy"#).count(), 3);
     assert!(!fills_share(900, &mut world, 1, mine));
+}
+
+/// Over HTTP+SSE answers wait behind the one that is being written.
+#[test]
+fn answers_that_wait_for_one_stream_are_as_much_as_the_share_at_most() {
+    let mut world = World::with(share(1_000));
+    let (stream, uri) = open_carried(&mut world, 1);
+    world.stall(stream);
+    for id in ["1", "2", "3", "4"] {
+        say(&mut world, 1, &uri, &request(id, "tools/call"));
+    }
+    for _ in 0..4 {
+        answer_with(&mut world, 600);
+    }
+    let text = read(&mut world, stream);
+    assert_eq!((text.matches(r#""text":"yyyy"#).count(), text.matches(DROPPED).count()), (3, 1));
+    say(&mut world, 1, &uri, &request("5", "tools/call"));
+    answer_with(&mut world, 600);
+    assert!(world.client(stream).take_text().contains("yyyy"));
 }
 
 /// The connection of a batch may be gone while its calls run.
