@@ -12,6 +12,7 @@
 use super::{
     ids::StreamKind,
     log::{Delivery, Event, Removed},
+    memory::large,
     queue::Class,
     seam::*,
     shard::Shard,
@@ -117,6 +118,27 @@ impl Shard {
             }
             self.evict(place, stream, now);
         }
+    }
+
+    /// What the client of a detached stream did not get it is owed, unless it is owed a share without it: then what is large
+    /// is given up.
+    pub(super) fn settle_owed(&mut self, stream: StreamSlot, now: Now) {
+        let Stream { session, kind: StreamKind::Request, log: Some(log), .. } = &mut self.streams[stream]
+        else {
+            return;
+        };
+        log.owed = None;
+        let session = *session;
+        if self.is_owed_enough(session) {
+            let is_owed =
+                |event: &Event| event.delivery != Delivery::Acked && large(event.message.payload.len()) > 0;
+            let places: Vec<_> =
+                self.logged(stream).filter(|(event, _)| is_owed(event)).map(|(_, place)| place).collect();
+            for place in places {
+                self.evict(place, stream, now);
+            }
+        }
+        self.count_owed(stream);
     }
 
     fn logs_overflow(&self, session: SessionSlot) -> bool {

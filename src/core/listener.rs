@@ -392,7 +392,6 @@ impl Shard {
         if offset >= entry.unnamed_until {
             entry.unnamed_until = 0;
         }
-        self.let_go_arrived(stream);
         self.recount_owed(stream);
     }
 

@@ -156,6 +156,13 @@ pub(super) struct Unread {
     meter: Rc<Meter>,
 }
 
+impl Unread {
+    pub(super) fn new(bytes: usize, account: Option<Account>, meter: &Rc<Meter>) -> Self {
+        meter.add(bytes);
+        Unread { bytes, account, meter: Rc::clone(meter) }
+    }
+}
+
 impl Drop for Unread {
     fn drop(&mut self) {
         self.meter.remove(self.bytes);
@@ -295,8 +302,7 @@ impl Shard {
             return None;
         }
         let account = self.enter_unread(Some(conn), None, kib_of(bytes));
-        self.meter.add(bytes);
-        Some(Unread { bytes, account, meter: Rc::clone(&self.meter) })
+        Some(Unread::new(bytes, account, &self.meter))
     }
 
     /// Counts large replies of that size together that the session's client is owed.
@@ -308,6 +314,12 @@ impl Shard {
         let entered = self.census.ledger().enter_many_in(account, Item::OwedKib, kib, u32::MAX);
         entered.expect("u32::MAX KiB are more than there is");
         Some(Box::new(Owed { account, kib, census: Arc::clone(&self.census) }))
+    }
+
+    /// Whether the session's client is owed as much as its share.
+    pub(super) fn is_owed_enough(&self, session: SessionSlot) -> bool {
+        let (owed_kib, max) = self.of_share(session, Item::OwedKib);
+        owed_kib >= max
     }
 
     /// What the stream's client has not got by now it is owed.
@@ -377,7 +389,7 @@ impl Shard {
         if kept.is_none_or(|kept| kept.counted_kib() == 0) {
             return false;
         }
-        let (kept_kib, max) = self.kept_kib(session);
+        let (kept_kib, max) = self.of_share(session, Item::KeptKib);
         kept_kib > max
     }
 

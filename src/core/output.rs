@@ -159,7 +159,9 @@ fn skip(piece: &mut Piece, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{census::Census, memory::Meter};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn piece(bytes: &'static str) -> Piece {
         Piece::Static(bytes.as_bytes())
@@ -180,6 +182,19 @@ mod tests {
         output.push(piece("ef"), Boundary::Inside);
         output.push(piece("gh"), Boundary::FrameEnd);
         output
+    }
+
+    #[test]
+    fn what_is_unread_counts_until_its_last_byte_is_written_whatever_comes_before_it() {
+        let meter = Meter::new(Arc::new(Census::new()));
+        let mut output = two_frames();
+        output.hold(Unread::new(1_000, None, &meter));
+        output.push(piece("ij"), Boundary::FrameEnd);
+        output.push_rest(b"rest");
+        output.advance(11);
+        assert_eq!((meter.bytes(), rest(&output).as_str()), (1_000, "hij"));
+        output.advance(1);
+        assert_eq!(meter.bytes(), 0);
     }
 
     #[test]

@@ -356,12 +356,12 @@ impl Shard {
         Err(RpcError { code: SERVER_ERROR, message: message.into(), data: None })
     }
 
-    /// What is kept for replay for the session's client, and its share of that.
-    pub(super) fn kept_kib(&self, session: SessionSlot) -> (u32, u32) {
+    /// What the session's client has of that item, and its share of it.
+    pub(super) fn of_share(&self, session: SessionSlot, item: Item) -> (u32, u32) {
         let Session { account, locality, .. } = self.sessions[session];
         let max = self.config.quotas.body_kib.max_for(locality);
         // Without a bound nobody needs to know.
-        if max == u32::MAX { (0, max) } else { (self.census.ledger().count(account, Item::KeptKib), max) }
+        if max == u32::MAX { (0, max) } else { (self.census.ledger().count(account, item), max) }
     }
 
     /// Counts so many units of large replies that wait for whoever is at this connection, if there is a bound and anybody. What

@@ -118,6 +118,11 @@ impl Shard {
         if !self.config.fresh_get_fallback {
             return;
         }
+        // Of one that is in a log there was a word already.
+        if origin == Origin::Nameless && large(message.payload.len()) > 0 && self.is_owed_enough(session) {
+            self.counters.events_evicted += 1;
+            return;
+        }
         // Of one that is in a log as well both count: either may go before the other.
         let bytes = message.payload.len();
         let owed = self.owed(session, large(bytes));

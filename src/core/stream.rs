@@ -368,7 +368,7 @@ impl Shard {
             entry.unnamed_until = 0;
         }
         self.let_go_arrived(stream);
-        self.count_owed(stream);
+        self.settle_owed(stream, now);
         let entry = &mut self.streams[stream];
         if entry.unnamed_until > lent {
             return self.abandon_stream(stream, now);
@@ -467,15 +467,13 @@ impl Shard {
         let owner = &mut self.sessions[session];
         owner.replay_events += 1;
         owner.replay_bytes += bytes_u32(bytes);
-        let entry = &self.streams[stream];
-        if entry.kind == StreamKind::Request {
-            let is_owed = entry.attachment == Attachment::None;
+        if self.streams[stream].kind == StreamKind::Request {
             self.keep(session, bytes);
-            if is_owed {
-                self.count_owed(stream);
-            }
         }
         self.keep_log_bounds(stream, now);
+        if self.streams[stream].attachment == Attachment::None {
+            self.settle_owed(stream, now);
+        }
         self.arm_stream(stream, now.ms + self.config.replay_ttl_ms);
     }
 

@@ -5,11 +5,11 @@ use crate::{
     world::{
         ClientId, World,
         ask::{post_head, request},
-        config,
+        config, other,
     },
 };
 use moorline::{
-    core::{config::CoreConfig, quotas::Quotas},
+    core::{Tell, config::CoreConfig, quotas::Quotas},
     limits::{ENTRY_BYTES_EXPECTED, MEMORY_STEP_BYTES},
 };
 
@@ -173,6 +173,60 @@ fn what_is_answered_while_nobody_is_there_is_owed() {
     );
 }
 
+/// All of them are with the kernel before anything is known of the first.
+#[test]
+fn of_many_that_hang_up_at_once_a_share_is_kept() {
+    for (accept, is_named) in [(JSON, false), (STREAM, false), (STREAM, true)] {
+        let mut world = World::with(share(1_000));
+        let mine = [(); 8].map(|()| open_from(&mut world, 1));
+        let clients = mine.map(|session| ask(&mut world, 1, session, accept));
+        if is_named {
+            world.advance(2_000);
+        }
+        for client in clients {
+            world.client(client).take_text();
+            world.hold(client);
+            answer(&mut world, 600 * KIB);
+        }
+        for client in clients {
+            world.reset(client);
+        }
+        assert!(kept(&world) < 1_500 * KIB, "{accept} {is_named}: {}", kept(&world));
+    }
+}
+
+/// What a call says before its answer is kept for the same client.
+#[test]
+fn what_is_said_while_nobody_is_there_is_owed_too() {
+    let mut world = World::with(share(1_000));
+    let mine = [(); 6].map(|()| open_from(&mut world, 1));
+    for session in mine {
+        let client = ask(&mut world, 1, session, STREAM);
+        world.advance(2_000);
+        world.client(client).take_text();
+        world.reset(client);
+        let (shard, call) = world.take_call();
+        world.tell(shard, Tell::Notify(call.key, other(&"n".repeat(600 * KIB))));
+        world.answer(shard, call.key, "{}");
+    }
+    assert!(kept(&world) < 1_500 * KIB, "{}", kept(&world));
+}
+
+/// Sessions have the messages of listeners in common, so they are in no share.
+#[test]
+fn whoever_is_owed_much_misses_nothing_as_a_listener() {
+    let mut world = World::with(share(500));
+    let mine = open_from(&mut world, 1);
+    cut_reply(&mut world, 1, mine, STREAM, 600 * KIB, true);
+    let listener = world.join(mine);
+    world.get(listener);
+    let cursor = world.response(listener).events()[0].id.clone().unwrap();
+    world.hold(listener);
+    world.announce(mine, &"n".repeat(100 * KIB));
+    world.reset(listener);
+    assert!(world.resume(mine, &cursor).1.text().contains("nnnn"));
+}
+
 #[test]
 fn over_its_share_a_session_gives_up_what_arrived_before_what_did_not() {
     let mut world = World::with(share(500));
@@ -187,6 +241,21 @@ fn over_its_share_a_session_gives_up_what_arrived_before_what_did_not() {
     assert!(kept(&world) < before, "the oldest of them");
     let resumed = world.resume(mine, &cursor).1;
     assert!(resumed.text().contains("yyyy"), "what did not arrive is there");
+}
+
+#[test]
+fn what_is_given_up_is_owed_no_longer() {
+    let mut world = World::with(share(200));
+    let mine = open_from(&mut world, 1);
+    let given_up = cut_reply(&mut world, 1, mine, STREAM, 300 * KIB, true).unwrap();
+    assert!(reply(&mut world, 1, mine, STREAM, 100 * KIB).contains(DROPPED));
+    for _ in 0..60 {
+        reply(&mut world, 1, mine, STREAM, 4_000);
+    }
+    assert_eq!(world.resume(mine, &given_up).1.status, 400);
+    assert!(reply(&mut world, 1, mine, STREAM, 100 * KIB).contains("yyyy"));
+    let cursor = cut_reply(&mut world, 1, mine, STREAM, 150 * KIB, true).unwrap();
+    assert!(world.resume(mine, &cursor).1.text().contains("yyyy"));
 }
 
 /// They are never large, so that none of them fails a call.
