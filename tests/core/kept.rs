@@ -195,6 +195,19 @@ fn of_many_that_hang_up_at_once_a_share_is_kept() {
     }
 }
 
+#[test]
+fn what_was_said_last_is_kept_whatever_its_client_keeps() {
+    let mut world = World::with(share(200));
+    let (mine, other) = (open_from(&mut world, 1), open_from(&mut world, 1));
+    cut_reply(&mut world, 1, other, STREAM, 400 * KIB, true);
+    let client = ask(&mut world, 1, mine, STREAM);
+    world.advance(2_000);
+    let cursor = world.response(client).events()[0].id.clone().unwrap();
+    world.reset(client);
+    answer(&mut world, KIB);
+    assert!(world.resume(mine, &cursor).1.text().contains("yyyy"));
+}
+
 /// What a call says before its answer is kept for the same client.
 #[test]
 fn what_is_said_while_nobody_is_there_is_owed_too() {
